@@ -1,0 +1,96 @@
+"""One Lloyd step, with everything that its definition leaves open reported instead of hidden."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from constructions.arrays import (
+    Array,
+    EmptyClusterError,
+    InputError,
+    NumberSystem,
+    checked_task,
+)
+from constructions.attention import nearest, squared_distances
+
+
+class LloydStep(NamedTuple):
+    """What one step did.
+
+    Attributes
+    ----------
+    centers : (..., k, d) the new centers, in the number system of the input
+    assignments : (..., n) integers: the cluster of each point under the *old* centers
+    tied_points : (..., n) booleans: points with two or more nearest old centers
+    empty_clusters : (..., k) booleans: clusters without a point
+    """
+
+    centers: Array
+    assignments: Array
+    tied_points: Array
+    empty_clusters: Array
+
+
+def lloyd_step(X: Array, C: Array, empty: str = "raise") -> LloydStep:
+    """Assign each point to its nearest center, then move each center to the mean of its points.
+
+    A point with several nearest centers goes to the one of lowest index. Ties are decided in the
+    arithmetic of the input: exactly in rationals, up to rounding in floats.
+
+    Parameters
+    ----------
+    X : (..., n, d) points; numpy, torch, CuPy, array_api_strict, or an object array of rationals
+    C : (..., k, d) centers, 1 <= k <= n
+    empty : "raise" (default) or "keep"
+        what to do with a cluster that has no points: raise, or leave its center where it is.
+
+    Returns
+    -------
+    LloydStep
+
+    Raises
+    ------
+    EmptyClusterError
+        a cluster is empty and `empty` is "raise"; its `clusters` attribute names them.
+    InputError
+        NaN, infinity, wrong shapes, k > n, unknown `empty`, distances not representable.
+
+    Source: the paper's Appendix B; docs/theory/expressivity.md, "The Lloyd step".
+    """
+    if empty not in ("raise", "keep"):
+        raise InputError(f"empty = {empty!r} is not known; allowed: 'raise', 'keep'")
+    system, X, C = checked_task(X, C)
+    return step(X, C, empty, system)
+
+
+def step(X: Array, C: Array, empty: str, system: NumberSystem) -> LloydStep:
+    """`lloyd_step` for arrays that have been checked."""
+    xp = system.xp
+    k = C.shape[-2]
+    near = nearest(squared_distances(X, C, system), system)
+    is_near = near != 0
+    indices = system.indices(k)
+    # the first of equals, written out: libraries disagree about the index argmin returns
+    assignments = xp.min(xp.where(is_near, indices, k), axis=-1)
+    members = system.indicator(assignments[..., :, None] == indices)
+    counts = xp.sum(members, axis=-2)[..., :, None]
+    vacant = counts == 0
+    if empty == "raise" and bool(xp.any(vacant)):
+        raise empty_cluster_error(vacant[..., 0], system)
+    sums = xp.matrix_transpose(members) @ X
+    means = sums / xp.where(vacant, system.full((1,), 1), counts)
+    centers = xp.where(vacant, C, means)
+    tied = xp.sum(xp.astype(is_near, xp.int64), axis=-1) > 1
+    return LloydStep(centers, assignments, tied, vacant[..., 0])
+
+
+def empty_cluster_error(vacant: Array, system: NumberSystem) -> EmptyClusterError:
+    """The error that names the clusters of the mask `vacant` (..., k)."""
+    axes = [[int(i) for i in axis] for axis in system.xp.nonzero(vacant)]
+    clusters: list[Any] = axes[0] if len(axes) == 1 else list(zip(*axes, strict=True))
+    named = ", ".join(map(str, clusters[:8])) + (", ..." if len(clusters) > 8 else "")
+    return EmptyClusterError(
+        clusters,
+        f"cluster {named} has no points, so its mean is undefined; choose other centers, or "
+        "lloyd_step(..., empty='keep')",
+    )

@@ -1,0 +1,1 @@
+"""Section 2 and Appendix B: what the constructed transformer computes."""

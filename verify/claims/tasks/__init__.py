@@ -1,0 +1,1 @@
+"""Appendix D: how clustering tasks are made."""

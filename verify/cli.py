@@ -1,0 +1,53 @@
+"""The command `leanlloyd`."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import click
+
+from verify import __version__
+from verify.commands import claims as claim_commands
+from verify.console import CommandError, Exit
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(__version__, prog_name="leanlloyd")
+def leanlloyd() -> None:
+    """Check the claims of the paper "Leaner Transformers Can Easily Learn to Cluster".
+
+    \b
+    Examples:
+      leanlloyd list                          all claims and their verdicts
+      leanlloyd check --profile smoke         check every claim in under a minute
+      leanlloyd check thm-2.1 l2-zero-gap     check two of them
+      leanlloyd report                        check everything and write reports/
+      leanlloyd audit --dataset iris -k 3     what the theory says about your data
+
+    Exit codes: 0 ok, 1 a verdict changed or a check failed, 2 usage or bad input,
+    3 evidence is stale, 4 the run could not be carried out, 130 interrupted.
+    """
+
+
+for command in claim_commands.COMMANDS:
+    leanlloyd.add_command(command)
+
+
+def main() -> None:
+    """Run the command; every foreseeable failure is one line and a documented exit code."""
+    try:
+        code = leanlloyd(standalone_mode=False)
+        sys.exit(code if isinstance(code, int) else Exit.OK)
+    except CommandError as error:
+        error.show()
+        sys.exit(error.code)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(Exit.USAGE)
+    except (KeyboardInterrupt, click.Abort):
+        click.echo("leanlloyd: interrupted; finished checks are kept", err=True)
+        sys.exit(Exit.INTERRUPTED)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(Exit.OK)

@@ -1,0 +1,1 @@
+"""The commands of `leanlloyd`, one module a group."""

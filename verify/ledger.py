@@ -1,0 +1,285 @@
+"""The ledger: what a run found, as data. Everything readable is made from it.
+
+`ledger.json` has the same bytes for the same sources, profile and seed. What changes from run to
+run (time, host, versions, durations) is in `run.json`.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import platform
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from importlib import import_module, metadata
+from pathlib import Path
+from typing import Any
+
+from verify import __version__, claims
+from verify.claim import Case, Claim, Evidence, Run, Verdict, to_json, verdict_of
+from verify.runner import Done, fingerprint
+from verify.search import describe
+from verify.sources import CONFLICTS, DOCUMENTS, PAPER
+
+SCHEMA_VERSION = 1
+LIBRARIES = (
+    "torch",
+    "numpy",
+    "scipy",
+    "sympy",
+    "python-flint",
+    "z3-solver",
+    "hypothesis",
+    "scikit-learn",
+    "array-api-compat",
+)
+
+
+class LedgerError(ValueError):
+    """A ledger file is missing, unreadable, or of another version."""
+
+
+def build(results: Iterable[Done], run: Run) -> dict[str, Any]:
+    """The ledger of a run. Claims stand in the order of the report, evidence in that of checks."""
+    found: dict[str, dict[str, Evidence]] = defaultdict(dict)
+    for done in results:
+        found[done.claim_id][done.evidence.check] = done.evidence
+    rows = [
+        _row(claim, [found[claim.id][c.name] for c in claim.checks if c.name in found[claim.id]])
+        for claim in claims.all_claims()
+        if claim.id in found
+    ]
+    return {
+        "schema": SCHEMA_VERSION,
+        "project": "leanlloyd",
+        "version": __version__,
+        "paper": PAPER,
+        "documents": DOCUMENTS,
+        "profile": run.profile.name,
+        "seed": run.seed,
+        "summary": _summary(rows),
+        "claims": rows,
+        "conflicts": _conflicts(rows),
+    }
+
+
+def volatile(results: Iterable[Done], run: Run, seconds: float) -> dict[str, Any]:
+    """What `run.json` holds: time, host, versions, and how long each check took."""
+    return {
+        "finished": datetime.now(UTC).isoformat(timespec="seconds"),
+        "seconds": round(seconds, 2),
+        "profile": run.profile.name,
+        "seed": run.seed,
+        "python": platform.python_version(),
+        "system": platform.system(),
+        "machine": platform.machine(),
+        "libraries": {name: _version(name) for name in LIBRARIES},
+        "checks": sorted(
+            (
+                {"claim": d.claim_id, "check": d.evidence.check, "seconds": round(d.seconds, 2)}
+                for d in results
+            ),
+            key=lambda row: (-row["seconds"], row["claim"], row["check"]),
+        ),
+    }
+
+
+def dumps(data: Any) -> str:
+    return json.dumps(data, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def load(path: Path) -> dict[str, Any]:
+    """Read a ledger; raises `LedgerError` with the path and the reason."""
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise LedgerError(f"{path}: no ledger there; `leanlloyd report` writes one") from None
+    except (OSError, ValueError) as error:
+        raise LedgerError(f"{path}: cannot be read as a ledger: {error}") from None
+    if not isinstance(data, dict) or data.get("schema") != SCHEMA_VERSION:
+        raise LedgerError(f"{path}: not a leanlloyd ledger of schema {SCHEMA_VERSION}")
+    return data
+
+
+def reference_path() -> Path:
+    """The committed ledger: beside the checkout, else the copy inside the installed package."""
+    here = Path(__file__).resolve().parent
+    checkout = here.parent / "reports" / "ledger.json"
+    return checkout if checkout.exists() else here / "report" / "reference.json"
+
+
+def changes(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
+    """Sentences about claims whose verdict differs between two ledgers."""
+    before = {row["id"]: row["verdict"] for row in old["claims"]}
+    return [
+        f"{row['id']}: the verdict was {before[row['id']]!r}, now it is {row['verdict']!r}"
+        for row in new["claims"]
+        if row["id"] in before and before[row["id"]] != row["verdict"]
+    ]
+
+
+def problems(ledger: dict[str, Any]) -> list[str]:
+    """Sentences about checks that failed to do their job."""
+    return [
+        f"{row['id']}, check {e['check']}: {e['problem']}"
+        for row in ledger["claims"]
+        for e in row["evidence"]
+        if e["problem"]
+    ]
+
+
+def stale(ledger: dict[str, Any]) -> list[str]:
+    """Ids of claims whose evidence was made by other sources than those at hand."""
+    known = claims.registry()
+    return [
+        row["id"]
+        for row in ledger["claims"]
+        if row["id"] not in known or row["fingerprint"] != fingerprint(row["id"])
+    ]
+
+
+def find_case(ledger: dict[str, Any], claim_id: str, case_id: str) -> Case | None:
+    """The witness or counterexample with this id (or a beginning of it)."""
+    for row in ledger["claims"]:
+        if row["id"] == claim_id:
+            for e in row["evidence"]:
+                for name in ("witness", "counterexample"):
+                    if e[name] is not None:
+                        case = Case.from_json(e[name])
+                        if case.id.startswith(case_id):
+                            return case
+    return None
+
+
+def script_for(claim: Claim, case: Case) -> str:
+    """A program that shows a counterexample with Python's standard library alone."""
+    if claim.script is None:
+        return ""
+    arguments = claim.script.arguments(case)
+    source = inspect.getsource(import_module(f"verify.oracles.{claim.script.module}"))
+    body = source[source.index("from fractions") :].rstrip()
+    lines = [
+        f'"""{claim.id}, case {case.id}: run with any Python 3.10 or later."""',
+        "",
+        body,
+        "",
+        "",
+    ]
+    lines += [
+        "def exact(value):",
+        "    if isinstance(value, list):",
+        "        return [exact(v) for v in value]",
+        "    return Fraction(value) if isinstance(value, str) else value",
+        "",
+        "",
+    ]
+    lines += ["main("]
+    lines += [f"    {name}=exact({to_json(value)!r})," for name, value in arguments.items()]
+    return "\n".join([*lines, ")", ""])
+
+
+def _row(claim: Claim, evidence: list[Evidence]) -> dict[str, Any]:
+    verdict = verdict_of(claim, evidence)
+    headline = _headline(claim, evidence)
+    shown = next((e for e in evidence if e.counterexample is not None and not e.variant), None)
+    shown = shown or next((e for e in evidence if e.counterexample is not None), None)
+    return {
+        "id": claim.id,
+        "section": claims.section_of(claim.id),
+        "title": claim.title,
+        "says": claim.says,
+        "statement": claim.statement,
+        "hypotheses": [
+            {"name": h.name, "says": h.says, "extra": h.extra} for h in claim.hypotheses
+        ],
+        "sources": [{"document": s.document, "place": s.place} for s in claim.sources],
+        "kind": claim.kind,
+        "verdict": verdict,
+        "bound": claim.bound,
+        "result": {
+            "check": headline.check if headline else None,
+            "bound": to_json(headline.bound) if headline else None,
+            "measured": to_json(headline.measured) if headline else None,
+            "ratio": to_json(headline.ratio) if headline else None,
+            "witness": to_json(headline.witness) if headline else None,
+            "witness_id": headline.witness.id if headline and headline.witness else None,
+        },
+        "counts": {
+            name: sum(getattr(e, name) for e in evidence)
+            for name in ("cases", "violated", "undecided", "excluded")
+        },
+        "evidence": [e.to_json() | {"sentence": describe(e)} for e in evidence],
+        "counterexample": _counterexample(claim, shown),
+        "falsify": claim.falsify,
+        "theory": claim.theory,
+        "conflict": claim.conflict,
+        "replay": _replay(claim, headline, shown),
+        "fingerprint": fingerprint(claim.id),
+    }
+
+
+def _headline(claim: Claim, evidence: list[Evidence]) -> Evidence | None:
+    """The evidence whose worst case stands for the claim: under all hypotheses, nearest to the
+    bound; for a refuted claim the violation itself."""
+    usable = [e for e in evidence if e.measured is not None and not e.variant]
+    full = [e for e in usable if set(e.assuming) == set(claim.needed)]
+    pool = full or usable or [e for e in evidence if e.measured is not None]
+    if not pool:
+        return None
+    return max(
+        pool, key=lambda e: (float(e.ratio) if e.ratio is not None else -1.0, e.violated > 0)
+    )
+
+
+def _counterexample(claim: Claim, e: Evidence | None) -> dict[str, Any] | None:
+    if e is None or e.counterexample is None:
+        return None
+    case = e.counterexample
+    return {
+        "id": case.id,
+        "case": case.to_json(),
+        "check": e.check,
+        "assuming": list(e.assuming),
+        "variant": e.variant,
+        **to_json(e.card),
+        "script": script_for(claim, case),
+    }
+
+
+def _replay(claim: Claim, headline: Evidence | None, shown: Evidence | None) -> str:
+    for e in (shown, headline):
+        case = e and (e.counterexample or e.witness)
+        if case and claim.measure is not None:
+            return f"leanlloyd replay {claim.id} {case.id}"
+    return f"leanlloyd check {claim.id}"
+
+
+def _summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    verdicts = Counter(row["verdict"] for row in rows)
+    return {
+        "claims": len(rows),
+        "verdicts": {v.value: verdicts[v] for v in Verdict if verdicts[v]},
+        "cases": sum(row["counts"]["cases"] for row in rows),
+        "undecided": sum(row["counts"]["undecided"] for row in rows),
+    }
+
+
+def _conflicts(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    verdicts = {row["id"]: row["verdict"] for row in rows}
+    return [
+        {
+            "topic": c.topic,
+            "summary": c.summary,
+            "review": c.review,
+            "claims": [{"id": i, "verdict": verdicts.get(i)} for i in c.claims],
+        }
+        for c in CONFLICTS
+    ]
+
+
+def _version(distribution: str) -> str | None:
+    try:
+        return metadata.version(distribution)
+    except metadata.PackageNotFoundError:
+        return None

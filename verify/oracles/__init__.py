@@ -1,0 +1,1 @@
+"""Second answers, written independently of `constructions` and never importing it."""

@@ -1,0 +1,192 @@
+"""Runs checks, in parallel, and writes down each result as it comes.
+
+The unit of work is one check of one claim. With a pending folder, every finished unit is stored
+at once; a run that was interrupted picks up what is there, provided that nothing the result
+depends on has changed since (see `fingerprint`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import multiprocessing
+import os
+import shutil
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from verify import claims
+from verify.claim import Check, Claim, Evidence, Run
+from verify.files import write_atomically
+
+_ROOT = Path(__file__).resolve().parent.parent
+_CORE = (
+    "constructions/*.py",
+    "verify/claim.py",
+    "verify/search.py",
+    "verify/strategies.py",
+    "verify/oracles/*.py",
+)
+
+
+class InfrastructureError(RuntimeError):
+    """The run could not be carried out, through no fault of a claim."""
+
+
+@dataclass(frozen=True)
+class Done:
+    """One finished unit. `seconds` is None when the result was taken over from an earlier run."""
+
+    claim_id: str
+    evidence: Evidence
+    seconds: float
+
+
+@cache
+def fingerprint(claim_id: str) -> str:
+    """A hash of all source text that the evidence of a claim depends on: its own module, what its
+    section shares, the constructions, the oracles and the search."""
+    module = claims.registry()[claim_id][2]
+    own = Path(str(module.__file__))
+    files = {own, *own.parent.glob("_*.py")}
+    for pattern in _CORE:
+        files.update(_ROOT.glob(pattern))
+    digest = hashlib.sha256()
+    for file in sorted(files):
+        digest.update(file.relative_to(_ROOT).as_posix().encode())
+        digest.update(file.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def run_check(claim_id: str, check: str, run: Run) -> Done:
+    """Run one check. A crash becomes a problem of the evidence, so that nothing else is lost."""
+    claim = claims.get(claim_id)
+    unit = next(c for c in claim.checks if c.name == check)
+    start = time.perf_counter()
+    try:
+        evidence = unit.run(claim, run)
+    except Exception as error:  # whatever a check raises is a finding about that check
+        last = traceback.extract_tb(error.__traceback__)[-1]
+        evidence = Evidence(check, unit.method, assuming=claim.needed)
+        evidence.problem = (
+            f"crashed with {type(error).__name__}: {error} ({Path(last.filename).name}, "
+            f"line {last.lineno})"
+        )
+    return Done(claim_id, evidence, time.perf_counter() - start)
+
+
+def run_all(
+    wanted: list[Claim],
+    run: Run,
+    jobs: int = 1,
+    pending: Path | None = None,
+    on_start: Callable[[int, int], None] | None = None,
+) -> Iterator[Done]:
+    """Run every check of the claims; yields results as they finish.
+
+    Parameters
+    ----------
+    jobs : worker processes; 1 runs in this process
+    pending : folder for finished units, or None
+    on_start : called once with (units in all, units taken over from `pending`)
+
+    Raises
+    ------
+    InfrastructureError
+        a worker process died.
+    """
+    units = [(claim.id, check) for claim in wanted for check in claim.checks]
+    stored: list[Done] = []
+    if pending is not None:
+        for claim_id, check in units:
+            done = _load(pending, claim_id, check, run)
+            if done is not None:
+                stored.append(done)
+    have = {(d.claim_id, d.evidence.check) for d in stored}
+    if on_start is not None:
+        on_start(len(units), len(stored))
+    yield from stored
+    todo = [(c, check.name) for c, check in units if (c, check.name) not in have]
+    for done in _execute(todo, run, jobs):
+        if pending is not None:
+            _store(pending, done, run)
+        yield done
+
+
+def discard(pending: Path) -> None:
+    """Forget the finished units of a run that has been written up."""
+    shutil.rmtree(pending, ignore_errors=True)
+
+
+def _execute(todo: list[tuple[str, str]], run: Run, jobs: int) -> Iterator[Done]:
+    if jobs <= 1 or len(todo) <= 1:
+        for claim_id, check in todo:
+            yield run_check(claim_id, check, run)
+        return
+    with _single_threaded():
+        context = multiprocessing.get_context("spawn")
+        pool = ProcessPoolExecutor(min(jobs, len(todo)), mp_context=context)
+        try:
+            futures: set[Future[Done]] = {pool.submit(run_check, c, n, run) for c, n in todo}
+            while futures:
+                finished, futures = wait(futures, return_when=FIRST_COMPLETED)
+                for future in finished:
+                    yield future.result()
+        except BrokenProcessPool as error:
+            raise InfrastructureError(
+                "a worker process died (out of memory, or killed); finished checks are kept, so "
+                "run the same command again, with -j 1 if it repeats"
+            ) from error
+        finally:
+            workers = list((getattr(pool, "_processes", None) or {}).values())
+            pool.shutdown(wait=False, cancel_futures=True)
+            for worker in workers:
+                worker.terminate()
+
+
+@contextlib.contextmanager
+def _single_threaded() -> Iterator[None]:
+    """One thread of linear algebra per worker: more would only wait for each other."""
+    names = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+    before = {name: os.environ.get(name) for name in names}
+    os.environ.update(dict.fromkeys(names, "1"))
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
+
+
+def _place(pending: Path, claim_id: str, check: str, run: Run) -> Path:
+    return pending / f"{run.profile.name}-{run.seed}" / f"{claim_id}--{check}.json"
+
+
+def _store(pending: Path, done: Done, run: Run) -> None:
+    data = {
+        "fingerprint": fingerprint(done.claim_id),
+        "seconds": done.seconds,
+        "evidence": done.evidence.to_json(),
+    }
+    place = _place(pending, done.claim_id, done.evidence.check, run)
+    write_atomically(place, json.dumps(data))
+
+
+def _load(pending: Path, claim_id: str, check: Check, run: Run) -> Done | None:
+    place = _place(pending, claim_id, check.name, run)
+    try:
+        data = json.loads(place.read_text())
+        if data["fingerprint"] != fingerprint(claim_id):
+            return None
+        return Done(claim_id, Evidence.from_json(data["evidence"]), data["seconds"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None  # absent, or cut off by a kill: run it again
