@@ -4,16 +4,18 @@
 """
 
 from constructions import codes
-from constructions.arrays import EmptyClusterError, InputError, NotRationalError, rational_array
 from constructions.codes import Code
+from constructions.errors import EmptyClusterError, InputError, NotRationalError
 from constructions.exact import LloydTransformer
 from constructions.lloyd import LloydStep, lloyd_step
+from constructions.rationals import as_fractions, rational_array
 from constructions.surrogates import (
     surrogate,
     surrogate_gap,
     surrogate_gradient,
     surrogate_weights,
 )
+from constructions.tasks import TaskDistribution, Tasks, scale_to_unit_cube
 
 __all__ = [
     "Code",
@@ -22,9 +24,13 @@ __all__ = [
     "LloydStep",
     "LloydTransformer",
     "NotRationalError",
+    "TaskDistribution",
+    "Tasks",
+    "as_fractions",
     "codes",
     "lloyd_step",
     "rational_array",
+    "scale_to_unit_cube",
     "surrogate",
     "surrogate_gap",
     "surrogate_gradient",

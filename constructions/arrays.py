@@ -11,10 +11,10 @@ own kind*, because `True / 3` is a float while `Fraction(1) / 3` is not).
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
-from fractions import Fraction
 from numbers import Rational
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from array_api_compat import (
@@ -26,29 +26,37 @@ from array_api_compat import (
 from array_api_compat import device as device_of
 from array_api_compat import numpy as np_compat
 
-Array = Any
-"""An array of any supported library; the annotation is for the reader, not for the checker."""
+from constructions.errors import EmptyClusterError, InputError, NotRationalError
+from constructions.rationals import (
+    Array,
+    as_fractions,
+    describe,
+    exact_scalar,
+    exact_type,
+    is_flint,
+    map_objects,
+    rational_array,
+    to_numpy,
+)
 
+__all__ = [
+    "Array",
+    "EmptyClusterError",
+    "InputError",
+    "NotRationalError",
+    "NumberSystem",
+    "as_fractions",
+    "checked",
+    "checked_count",
+    "checked_scalar",
+    "checked_task",
+    "quiet",
+    "rational_array",
+]
 
-class InputError(ValueError):
-    """The caller's input is outside the domain. The message says what, where, and what to do."""
+F = TypeVar("F", bound=Callable[..., Any])
 
-
-class NotRationalError(InputError):
-    """An operation whose result is not rational was asked for in exact rationals."""
-
-
-class EmptyClusterError(ValueError):
-    """A cluster has no points, so its mean is undefined.
-
-    Attributes
-    ----------
-    clusters : list of int, or of tuples (batch..., cluster) when the input has batches
-    """
-
-    def __init__(self, clusters: list[Any], what: str) -> None:
-        self.clusters = clusters
-        super().__init__(what)
+_WHOLE = 2**53  # integers up to here, and no further, are all float64 numbers
 
 
 @dataclass(frozen=True)
@@ -90,7 +98,7 @@ class NumberSystem:
         """`value` as one number of the system; a float is taken at its exact binary value."""
         if not self.exact:
             return float(value)
-        return _exact_scalar(value, self.scalar_type)
+        return exact_scalar(value, self.scalar_type)
 
     def full(self, shape: tuple[int, ...], value: Any) -> Array:
         if self.exact:
@@ -101,7 +109,7 @@ class NumberSystem:
         """A numpy table of integers, fractions or floats as an array of the system."""
         table = np.asarray(table)
         if self.exact:
-            return _map_objects(self.scalar, table)
+            return map_objects(self.scalar, table)
         return self.xp.asarray(table.astype(np.float64), dtype=self.dtype, device=self.device)
 
     def indices(self, n: int) -> Array:
@@ -112,6 +120,41 @@ class NumberSystem:
         if self.exact:
             return np.where(mask, self.scalar(1), self.scalar(0))
         return self.xp.astype(mask, self.dtype)
+
+    def widened(self, array: Array) -> Array:
+        """Numbers in the type that sums are made in: float64 for floats, so that a mean of
+        float32 numbers is right to the last bit or two, whatever they cancel."""
+        return array if self.exact else self.xp.astype(array, self.xp.float64)
+
+    def narrowed(self, array: Array) -> Array:
+        """Back from `widened`, checked for overflow."""
+        if self.exact:
+            return array
+        if not bool(self.xp.all(self.xp.isfinite(array))):
+            raise InputError(
+                f"a sum of coordinates overflows in {self}; rescale all coordinates by one factor, "
+                "or use exact rationals"
+            )
+        return self.xp.astype(array, self.dtype)
+
+    def mean(self, mask: Array, values: Array) -> Array:
+        """Mean of the values (..., n, v) that each row of the mask (..., m, n) marks; 0 for a row
+        that marks none: (..., m, v)."""
+        if self.exact:
+            return self._exact_mean(mask, values)
+        weights = self.widened(mask)
+        counts = self.xp.sum(weights, axis=-1, keepdims=True)
+        counts = self.xp.where(counts == 0, counts + 1, counts)
+        # sum first, then divide: exact whenever the sum is
+        return self.narrowed(weights @ self.widened(values) / counts)
+
+    def _exact_mean(self, mask: Array, values: Array) -> Array:
+        """Adds what is marked, instead of multiplying everything by 0 or 1."""
+        out = np.empty((*mask.shape[:-1], values.shape[-1]), dtype=object)
+        for place in np.ndindex(mask.shape[:-1]):
+            rows = values[place[:-1]][mask[place]]
+            out[place] = rows.sum(axis=0) / self.scalar(max(len(rows), 1))
+        return out
 
     def require_float(self, operation: str, instead: str) -> None:
         """Raise `NotRationalError` when the system is exact and `operation` is not rational."""
@@ -124,7 +167,13 @@ class NumberSystem:
         if self.exact:
             return f"exact rationals ({self.scalar_type.__name__})"
         library = self.xp.__name__.removeprefix("array_api_compat.")
-        return f"{library} {str(self.dtype).removeprefix('torch.')}"
+        return f"{library} {str(self.dtype).rsplit('.', 1)[-1]}"
+
+
+def quiet(function: F) -> F:
+    """No numpy warnings (or errors, under the caller's `numpy.seterr`) from inside: overflow and
+    underflow are looked for in the results, and reported as `InputError`."""
+    return np.errstate(all="ignore")(function)
 
 
 def checked(**named: Any) -> tuple[NumberSystem, list[Array]]:
@@ -136,8 +185,9 @@ def checked(**named: Any) -> tuple[NumberSystem, list[Array]]:
     Raises
     ------
     InputError
-        not an array; complex, boolean, text, half precision; NaN or infinity, with its place;
-        arrays of different libraries or devices; exact beside floating-point numbers.
+        not an array; complex, boolean, text, half precision, sparse or masked; NaN or infinity,
+        with its place; integers beyond 2^53; arrays of different libraries or devices; exact
+        beside floating-point numbers.
     """
     kinds = {name: _kind(name, value) for name, value in named.items()}
     arrays = dict(named)
@@ -153,9 +203,9 @@ def checked(**named: Any) -> tuple[NumberSystem, list[Array]]:
                 f"array of Fraction (Fraction(x) takes a float at its exact value), or {exact} "
                 "to float64"
             )
-        scalar_type = _exact_type([(n, a) for n, a in arrays.items() if kinds[n] == "exact"])
+        scalar_type = exact_type([(n, a) for n, a in arrays.items() if kinds[n] == "exact"])
         system = NumberSystem(np_compat, np.dtype(object), None, scalar_type)
-        return system, [_map_objects(system.scalar, np.asarray(a)) for a in arrays.values()]
+        return system, [map_objects(system.scalar, np.asarray(a)) for a in arrays.values()]
     try:
         xp = array_namespace(*arrays.values())
     except TypeError:
@@ -168,15 +218,16 @@ def checked(**named: Any) -> tuple[NumberSystem, list[Array]]:
         places = ", ".join(f"{name} on {d}" for name, d in devices.items())
         raise InputError(f"arrays on different devices: {places}; move them to one")
     device = next(iter(devices.values()))
-    plain = [_native(a) for a in arrays.values()]
     plain = [
-        a if kinds[n] == "float" else xp.astype(a, xp.float64)
-        for n, a in zip(arrays, plain, strict=True)
+        _native(a) if kinds[name] == "float" else _floated(name, _native(a), xp)
+        for name, a in arrays.items()
     ]
     dtype = plain[0].dtype if len(plain) == 1 else xp.result_type(*plain)
     plain = [a if a.dtype == dtype else xp.astype(a, dtype) for a in plain]
     for name, a in zip(arrays, plain, strict=True):
-        _require_finite(name, a, xp)
+        _require(
+            xp.isfinite(a), name, a, xp, "only finite numbers are allowed: remove or replace it"
+        )
     return NumberSystem(xp, dtype, device, float), plain
 
 
@@ -185,12 +236,12 @@ def checked_scalar(name: str, value: Any, allowed: str, *, infinity: bool = Fals
 
     Returns the number unchanged, so that rationals stay exact.
     """
-    number = isinstance(value, (int, float, np.floating, np.integer, Rational)) or _is_fmpq(value)
-    if not number or isinstance(value, bool):
-        raise InputError(f"{name} must be a number, got {_describe(value)}; allowed: {allowed}")
+    number = isinstance(value, (int, float, np.floating, np.integer, Rational))
+    if not (number or is_flint(type(value))) or isinstance(value, bool):
+        raise InputError(f"{name} must be a number, got {describe(value)}; allowed: {allowed}")
     if isinstance(value, (np.floating, np.integer)):
         value = value.item()
-    finite = not isinstance(value, float) or math.isfinite(value)
+    finite = not isinstance(value, (float, np.floating)) or math.isfinite(value)
     if not (value > 0 and (finite or infinity)):
         raise InputError(f"{name} = {value} is out of range; allowed: {allowed}")
     return value
@@ -199,7 +250,7 @@ def checked_scalar(name: str, value: Any, allowed: str, *, infinity: bool = Fals
 def checked_count(name: str, value: Any, minimum: int) -> int:
     """An integer parameter of at least `minimum`."""
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
-        raise InputError(f"{name} must be an integer, got {_describe(value)}")
+        raise InputError(f"{name} must be an integer, got {describe(value)}")
     if value < minimum:
         raise InputError(f"{name} = {value} is out of range; allowed: integers >= {minimum}")
     return int(value)
@@ -229,44 +280,21 @@ def checked_task(X: Any, C: Any) -> tuple[NumberSystem, Array, Array]:
     return system, X, C
 
 
-def rational_array(table: Any, scalar_type: Any = None) -> Array:
-    """A nested list or array of numbers as an object array of exact rationals.
-
-    Floats are taken at their exact binary value. `scalar_type` is `fmpq` by default (about 20
-    times as fast as `Fraction`).
-    """
-    if scalar_type is None:
-        from flint import fmpq
-
-        scalar_type = fmpq
-    source = np.asarray(table) if isinstance(table, np.ndarray) else np.array(table, dtype=object)
-    return _map_objects(lambda v: _exact_scalar(v, scalar_type), source)
-
-
-def as_fractions(array: Array) -> Any:
-    """Nested lists of `Fraction` with the exact values of any supported array."""
-    if is_torch_array(array):
-        array = array.detach().cpu().numpy()
-    values = np.asarray(array)
-    if values.ndim == 0:
-        return _exact_scalar(values.item(), Fraction)
-    return _map_objects(lambda v: _exact_scalar(v, Fraction), values).tolist()
-
-
 def _kind(name: str, value: Any) -> str:
     """'float', 'int' or 'exact'; raises for everything else."""
     if not is_array_api_obj(value):
         raise InputError(
             f"{name} must be an array (numpy, torch, CuPy, array_api_strict), got "
-            f"{_describe(value)}; numpy.asarray makes one"
+            f"{describe(value)}; numpy.asarray makes one"
         )
     if isinstance(value, np.ma.MaskedArray):
         raise InputError(f"{name} is a masked array; fill or drop the masked entries first")
+    if is_torch_array(value) and (str(value.layout) != "torch.strided" or value.is_meta):
+        what = "has no data (device meta)" if value.is_meta else f"has layout {value.layout}"
+        raise InputError(f"{name} {what}; allowed: ordinary (strided) tensors with data")
     if is_numpy_array(value) and value.dtype == object:
         return "exact"
-    text = str(value.dtype).rsplit(".", 1)[-1].lstrip("<>=|")
-    if is_numpy_array(value):
-        text = value.dtype.name
+    text = value.dtype.name if is_numpy_array(value) else str(value.dtype).rsplit(".", 1)[-1]
     if text in ("float32", "float64"):
         return "float"
     if text.startswith(("int", "uint")):
@@ -286,62 +314,22 @@ def _native(array: Array) -> Array:
     return array
 
 
-def _require_finite(name: str, array: Array, xp: Any) -> None:
-    finite = xp.isfinite(array)
-    if bool(xp.all(finite)):
+def _floated(name: str, array: Array, xp: Any) -> Array:
+    """Integers as float64, unless that would move one of them onto its neighbor."""
+    floats = xp.astype(array, xp.float64)
+    fits = (floats >= -_WHOLE) & (floats <= _WHOLE)
+    # 2^53 + 1 rounds to 2^53, which is why the limit itself is refused as well
+    fits = fits & (floats != _WHOLE) & (floats != -_WHOLE)
+    advice = "float64 cannot hold integers from 2^53 on; rescale them or use exact rationals"
+    _require(fits, name, array, xp, advice)
+    return floats
+
+
+def _require(good: Array, name: str, array: Array, xp: Any, advice: str) -> None:
+    """Raise `InputError` with the first place where `good` is False, and what stands there."""
+    if bool(xp.all(good)):
         return
-    place = tuple(int(i[0]) for i in xp.nonzero(~finite))
-    where = ", ".join(map(str, place))
-    raise InputError(
-        f"{name}[{where}] is {float(array[place])}; only finite numbers are allowed: "
-        "remove or replace it"
-    )
-
-
-def _is_fmpq(value: Any) -> bool:
-    return type(value).__name__ in ("fmpq", "fmpz") and type(value).__module__.startswith("flint")
-
-
-def _exact_scalar(value: Any, scalar_type: Any) -> Any:
-    if type(value) is scalar_type:
-        return value
-    if _is_fmpq(value):
-        value = (
-            Fraction(int(value.p), int(value.q)) if type(value).__name__ == "fmpq" else int(value)
-        )
-    elif isinstance(value, np.generic):
-        value = value.item()
-    fraction = Fraction(value)
-    if scalar_type is Fraction:
-        return fraction
-    return scalar_type(fraction.numerator, fraction.denominator)
-
-
-def _exact_type(arrays: list[tuple[str, Array]]) -> Any:
-    """The rational type of object arrays: fmpq when any entry is one, else Fraction."""
-    found: Any = Fraction
-    for name, a in arrays:
-        for place, value in np.ndenumerate(a):
-            if type(value).__name__ == "fmpq" and _is_fmpq(value):
-                found = type(value)
-            elif not (isinstance(value, Rational) or _is_fmpq(value)) or isinstance(value, bool):
-                where = ", ".join(map(str, place))
-                raise InputError(
-                    f"{name}[{where}] is {_describe(value)}; an object array must hold Fraction, "
-                    "fmpq or int"
-                )
-    return found
-
-
-def _map_objects(function: Any, table: Any) -> Array:
-    out = np.empty(table.shape, dtype=object)
-    flat = out.reshape(-1)
-    for i, value in enumerate(table.ravel().tolist() if table.dtype != object else table.ravel()):
-        flat[i] = function(value)
-    return out
-
-
-def _describe(value: Any) -> str:
-    text = repr(value)
-    short = text if len(text) <= 40 else text[:37] + "..."
-    return f"{type(value).__name__} {short}"
+    first = int(xp.argmax(xp.astype(xp.reshape(~good, (-1,)), xp.int64)))
+    place = tuple(int(i) for i in np.unravel_index(first, array.shape))
+    value = to_numpy(array[place]).item()
+    raise InputError(f"{name}[{', '.join(map(str, place))}] is {value}; {advice}")

@@ -13,9 +13,11 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
 from typing import Any
 
 import numpy as np
+from array_api_compat import is_array_api_obj
 
 from constructions.arrays import InputError, NumberSystem, as_fractions, checked_count
 
@@ -43,12 +45,12 @@ class Code:
     def width(self) -> int:
         return int(self.table.shape[1])
 
-    @property
+    @cached_property
     def separation(self) -> Any:
         """Smallest squared distance between two codes; infinite for k = 1."""
         return min(self._squared_distances(), default=math.inf)
 
-    @property
+    @cached_property
     def diameter(self) -> Any:
         """Largest squared distance between two codes; 0 for k = 1."""
         return max(self._squared_distances(), default=0)
@@ -58,9 +60,10 @@ class Code:
         """Largest squared length of a code."""
         return max((row @ row for row in self.table), default=0) if self.width else 0
 
-    @property
+    @cached_property
     def distinct(self) -> bool:
-        return self.k == 1 or bool(self.separation > 0)
+        """Whether no two rows are equal."""
+        return _all_different(self.table)
 
     def array(self, system: NumberSystem) -> Any:
         """The table in a number system, shape (k, p)."""
@@ -68,13 +71,26 @@ class Code:
             system.require_float(
                 f"the {self.name} code", "use another code, or floating-point points"
             )
-        try:
-            return system.array(self.table)
-        except OverflowError:
+        if not system.exact and self.table.dtype.kind != "i":
+            self._require_representable(system)
+        return system.array(self.table)
+
+    def _require_representable(self, system: NumberSystem) -> None:
+        """Raise `InputError` if rounding to floats makes an entry infinite or two codes equal."""
+        with np.errstate(over="ignore", under="ignore"):
+            try:
+                rounded = self.table.astype(np.float64)
+            except OverflowError:
+                rounded = np.full(self.table.shape, np.inf)
+            rounded = rounded.astype(np.float32 if system.max < 1e39 else np.float64)
+        fault = "overflows" if not np.isfinite(rounded).all() else ""
+        if self.distinct and not fault and not _all_different(rounded):
+            fault = "rounds two codes to the same"
+        if fault:
             raise InputError(
-                f"the {self.name} code for k = {self.k} overflows in {system}; use another code "
+                f"the {self.name} code for k = {self.k} {fault} in {system}; use another code "
                 "or exact rationals"
-            ) from None
+            )
 
     def _squared_distances(self) -> list[Any]:
         if not self.width:
@@ -164,19 +180,26 @@ def code(choice: Any, k: int) -> Code:
 
 
 def _from_array(choice: Any) -> Code:
+    if not is_array_api_obj(choice):
+        try:
+            choice = np.array(choice, dtype=object)
+        except ValueError:
+            raise InputError(
+                "a code array has shape (k, p): one row of numbers a cluster"
+            ) from None
+    shape = tuple(choice.shape)
+    if len(shape) != 2:
+        raise InputError(f"a code array has shape (k, p), got shape {shape}")
+    if 0 in shape:
+        return Code("custom", np.zeros(shape, dtype=np.int64))
     try:
-        shape = np.shape(choice)
-        if len(shape) != 2:
-            raise InputError(f"a code array has shape (k, p), got shape {shape}")
-        if 0 in shape:
-            return Code("custom", np.zeros(shape, dtype=np.int64))
         return Code("custom", np.array(as_fractions(choice), dtype=object))
-    except InputError:
-        raise
-    except (TypeError, ValueError, OverflowError) as error:
-        raise InputError(
-            f"a code must be an array of finite numbers, shape (k, p): {error}"
-        ) from None
+    except InputError as error:
+        raise InputError(f"in a code array, {error}") from None
+
+
+def _all_different(table: Any) -> bool:
+    return len(set(map(tuple, table.tolist()))) == len(table)
 
 
 def _bits(numbers: Any, width: int) -> Any:

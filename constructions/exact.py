@@ -11,6 +11,9 @@ nearest center, and the self-attention (value = minus the code) erases what stoo
 The center modules look at codes and move coordinates: the cross-attention averages the points
 that carry the center's code, and the self-attention erases the old coordinates.
 
+A module's output is added to the residual; the self-attention goes first, so that in floats the
+old contents cancel to exactly zero before the new ones are written.
+
 Why this is exact at inverse temperature infinity (docs/theory/expressivity.md, "The closed
 form"): a point's self-attention reaches only points at the same place. These carry the same code
 (by induction over layers: the first codes are all zero, and every later one is a function of the
@@ -33,6 +36,7 @@ from constructions.arrays import (
     checked_count,
     checked_scalar,
     checked_task,
+    quiet,
 )
 from constructions.attention import Projections, attend, attend_linear
 from constructions.codes import code as make_code
@@ -84,6 +88,10 @@ class LloydTransformer:
         self.inverse_temperature = checked_scalar(
             "inverse_temperature", inverse_temperature, "a positive number or inf", infinity=True
         )
+        try:
+            float(self.inverse_temperature)
+        except OverflowError:
+            raise InputError("inverse_temperature is beyond every float; use inf") from None
         if center_update not in CENTER_UPDATES:
             raise InputError(
                 f"center_update = {center_update!r} is not known; allowed: "
@@ -100,6 +108,7 @@ class LloydTransformer:
             f"center_update={self.center_update!r})"
         )
 
+    @quiet
     def __call__(
         self,
         X: Array,
@@ -122,75 +131,101 @@ class LloydTransformer:
         literal : bool
             multiply all twelve matrices and compute all pairs, also where the proof in this
             module says what comes out. Without it, an infinite inverse temperature costs O(nk)
-            a step instead of O(n^2). At a finite one the literal layer is the only one.
+            time and memory a step instead of O(n^2). At a finite one, and with codes that are not
+            distinct, the literal layer is the only one.
 
         Raises
         ------
         InputError
-            shapes that do not fit the model, numbers that are not finite.
+            shapes that do not fit the model, numbers that are not finite, squared distances or
+            sums that are not representable.
         NotRationalError
             exact rationals with a finite inverse temperature or with the circle code.
         EmptyClusterError
             the linear center update meets a center that is nearest to no point (0/0).
         """
         steps = checked_count("steps", steps, 0)
+        system, X, C = self._checked(X, C)
+        codes = self.code.array(system)
+        if self.inverse_temperature != math.inf:
+            system.require_float(
+                "attention at a finite inverse temperature",
+                "use inverse_temperature = inf, or floating-point points",
+            )
+        elif self.code.distinct and not literal:
+            for _ in range(steps):
+                C = self._closed_form(X, C, codes, system)
+            return C if steps else system.xp.concat([C], axis=-1)  # never the caller's own memory
+        weights = self._weights(system)
+        points, centers = self._embed(X, C, codes, system)
+        for _ in range(steps):
+            points, centers = self._layer(points, centers, weights, system)
+            if reembed:
+                points, centers = self._embed(X, centers[..., : self.d], codes, system)
+        return system.narrowed(centers[..., : self.d])
+
+    @quiet
+    def embed(self, X: Array, C: Array) -> tuple[Array, Array]:
+        """Tokens [x, 0] of shape (..., n, d_emb) and [c, b] of shape (..., k, d_emb)."""
+        system, X, C = self._checked(X, C)
+        return self._embed(X, C, self.code.array(system), system)
+
+    @quiet
+    def layer(self, points: Array, centers: Array) -> tuple[Array, Array]:
+        """One layer with all twelve matrices, tokens (..., n, d_emb) and (..., k, d_emb)."""
+        system, points, centers = checked_task(points, centers)
+        if points.shape[-1] != self.d_emb or centers.shape[-2] != self.k:
+            raise InputError(
+                f"tokens of shape {tuple(points.shape)} and {tuple(centers.shape)}; this model is "
+                f"for tokens of width {self.d_emb}, {self.k} of them centers"
+            )
+        return self._layer(points, centers, self._weights(system), system)
+
+    def _checked(self, X: Array, C: Array) -> tuple[NumberSystem, Array, Array]:
         system, X, C = checked_task(X, C)
         if C.shape[-2] != self.k or C.shape[-1] != self.d:
             raise InputError(
                 f"C has shape {tuple(C.shape)}; this model is for k = {self.k} centers in "
                 f"d = {self.d} coordinates"
             )
-        if self.inverse_temperature != math.inf:
-            system.require_float(
-                "attention at a finite inverse temperature",
-                "use inverse_temperature = inf, or floating-point points",
-            )
-        shortcut = self.inverse_temperature == math.inf and self.code.distinct and not literal
-        if shortcut:
-            codes = self.code.array(system)
-            for _ in range(steps):
-                C = self._closed_form(X, C, codes, system)
-            return C
-        points, centers = self.embed(X, C)
-        for _ in range(steps):
-            points, centers = self.layer(points, centers)
-            if reembed:
-                points, centers = self.embed(X, centers[..., : self.d])
-        return centers[..., : self.d]
+        return system, X, C
 
-    def embed(self, X: Array, C: Array) -> tuple[Array, Array]:
-        """Tokens [x, 0] of shape (..., n, d_emb) and [c, b] of shape (..., k, d_emb)."""
-        system, X, C = checked_task(X, C)
+    def _weights(self, system: NumberSystem) -> dict[str, Projections]:
+        """The twelve matrices in a number system, transposed for tokens that are rows."""
+        return {
+            name: Projections(*(system.array(m.T) for m in module))
+            for name, module in self.matrices.items()
+        }
+
+    def _embed(self, X: Array, C: Array, codes: Array, system: NumberSystem) -> tuple[Array, Array]:
         blank = system.full((*X.shape[:-1], self.code.width), 0)
-        codes = self.code.array(system)
         codes = system.xp.broadcast_to(codes, (*C.shape[:-1], self.code.width))
         concat = system.xp.concat
         return concat([X, blank], axis=-1), concat([C, codes], axis=-1)
 
-    def layer(self, points: Array, centers: Array) -> tuple[Array, Array]:
-        """One layer with all twelve matrices, tokens (..., n, d_emb) and (..., k, d_emb)."""
-        system, points, centers = checked_task(points, centers)
-        cross = self._module("points_from_centers", points, centers, system)
-        own = self._module("points_from_points", points, points, system)
-        points = points + cross + own
-        cross = self._module("centers_from_points", centers, points, system)
-        own = self._module("centers_from_centers", centers, centers, system)
-        return points, centers + cross + own
+    def _layer(
+        self,
+        points: Array,
+        centers: Array,
+        weights: dict[str, Projections],
+        system: NumberSystem,
+    ) -> tuple[Array, Array]:
+        def module(name: str, tokens: Array, others: Array) -> Array:
+            query, key, value = weights[name]
+            queries, keys, values = tokens @ query, others @ key, others @ value
+            if name == "centers_from_points" and self.center_update == "linear":
+                return _normalized(*attend_linear(queries, keys, values, system), system)
+            return attend(queries, keys, values, float(self.inverse_temperature), system)
 
-    def _module(self, name: str, tokens: Array, others: Array, system: NumberSystem) -> Array:
-        query, key, value = (
-            system.xp.matrix_transpose(system.array(m)) for m in self.matrices[name]
-        )
-        queries, keys, values = tokens @ query, others @ key, others @ value
-        if name == "centers_from_points" and self.center_update == "linear":
-            return _normalized(*attend_linear(queries, keys, values, system), system)
-        return attend(queries, keys, values, self.inverse_temperature, system)
+        cross = module("points_from_centers", points, centers)
+        points = points + module("points_from_points", points, points) + cross
+        cross = module("centers_from_points", centers, points)
+        return points, centers + module("centers_from_centers", centers, centers) + cross
 
     def _closed_form(self, X: Array, C: Array, codes: Array, system: NumberSystem) -> Array:
         """What a layer computes at inverse temperature infinity with distinct codes: see above."""
-        carried = attend(
-            X, C, system.xp.broadcast_to(codes, (*C.shape[:-1], codes.shape[-1])), math.inf, system
-        )
+        spread = system.xp.broadcast_to(codes, (*C.shape[:-1], codes.shape[-1]))
+        carried = attend(X, C, spread, math.inf, system)
         if self.center_update == "linear":
             return _normalized(*attend_linear(codes, carried, X, system), system)
         return attend(codes, carried, X, math.inf, system)
@@ -199,8 +234,12 @@ class LloydTransformer:
 def _normalized(sums: Array, totals: Array, system: NumberSystem) -> Array:
     vacant = totals == 0
     if bool(system.xp.any(vacant)):
-        raise empty_cluster_error(vacant[..., 0], system)
-    return sums / totals
+        raise empty_cluster_error(
+            vacant[..., 0],
+            "gets attention weights of sum zero, so its mean is 0/0: with the one-hot code, no "
+            "point is nearest to its center",
+        )
+    return system.narrowed(sums / totals)
 
 
 def _matrices(d: int, p: int) -> dict[str, Projections]:

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from constructions.arrays import (
     Array,
     EmptyClusterError,
     InputError,
     NumberSystem,
     checked_task,
+    quiet,
 )
-from constructions.attention import nearest, squared_distances
+from constructions.attention import nearest
 
 
 class LloydStep(NamedTuple):
@@ -31,11 +34,13 @@ class LloydStep(NamedTuple):
     empty_clusters: Array
 
 
+@quiet
 def lloyd_step(X: Array, C: Array, empty: str = "raise") -> LloydStep:
     """Assign each point to its nearest center, then move each center to the mean of its points.
 
     A point with several nearest centers goes to the one of lowest index. Ties are decided in the
-    arithmetic of the input: exactly in rationals, up to rounding in floats.
+    arithmetic of the input: exactly in rationals, up to rounding in floats. The result holds the
+    new centers beside the assignments to the old ones.
 
     Parameters
     ----------
@@ -53,7 +58,8 @@ def lloyd_step(X: Array, C: Array, empty: str = "raise") -> LloydStep:
     EmptyClusterError
         a cluster is empty and `empty` is "raise"; its `clusters` attribute names them.
     InputError
-        NaN, infinity, wrong shapes, k > n, unknown `empty`, distances not representable.
+        NaN, infinity, wrong shapes, k > n, unknown `empty`, squared distances or sums that are
+        not representable (overflow, or underflow that would pass for a tie).
 
     Source: the paper's Appendix B; docs/theory/expressivity.md, "The Lloyd step".
     """
@@ -66,31 +72,27 @@ def lloyd_step(X: Array, C: Array, empty: str = "raise") -> LloydStep:
 def step(X: Array, C: Array, empty: str, system: NumberSystem) -> LloydStep:
     """`lloyd_step` for arrays that have been checked."""
     xp = system.xp
-    k = C.shape[-2]
-    near = nearest(squared_distances(X, C, system), system)
-    is_near = near != 0
-    indices = system.indices(k)
+    near = nearest(X, C, system)
+    indices = system.indices(C.shape[-2])
+    beyond = indices[-1:] + 1
     # the first of equals, written out: libraries disagree about the index argmin returns
-    assignments = xp.min(xp.where(is_near, indices, k), axis=-1)
-    members = system.indicator(assignments[..., :, None] == indices)
-    counts = xp.sum(members, axis=-2)[..., :, None]
-    vacant = counts == 0
+    assignments = xp.min(xp.where(near, indices, beyond), axis=-1)
+    members = assignments[..., None, :] == indices[:, None]
+    vacant = ~xp.any(members, axis=-1)
     if empty == "raise" and bool(xp.any(vacant)):
-        raise empty_cluster_error(vacant[..., 0], system)
-    sums = xp.matrix_transpose(members) @ X
-    means = sums / xp.where(vacant, system.full((1,), 1), counts)
-    centers = xp.where(vacant, C, means)
-    tied = xp.sum(xp.astype(is_near, xp.int64), axis=-1) > 1
-    return LloydStep(centers, assignments, tied, vacant[..., 0])
+        raise empty_cluster_error(vacant)
+    centers = xp.where(vacant[..., :, None], C, system.mean(members, X))
+    tied = xp.sum(xp.astype(near, xp.int64), axis=-1) > 1
+    return LloydStep(centers, assignments, tied, vacant)
 
 
-def empty_cluster_error(vacant: Array, system: NumberSystem) -> EmptyClusterError:
+def empty_cluster_error(
+    vacant: Array,
+    because: str = "has no points, so its mean is undefined; choose other centers, or "
+    "lloyd_step(..., empty='keep')",
+) -> EmptyClusterError:
     """The error that names the clusters of the mask `vacant` (..., k)."""
-    axes = [[int(i) for i in axis] for axis in system.xp.nonzero(vacant)]
-    clusters: list[Any] = axes[0] if len(axes) == 1 else list(zip(*axes, strict=True))
+    places = [place for place in np.ndindex(tuple(vacant.shape)) if bool(vacant[place])]
+    clusters: list[Any] = [p[0] for p in places] if vacant.ndim == 1 else places
     named = ", ".join(map(str, clusters[:8])) + (", ..." if len(clusters) > 8 else "")
-    return EmptyClusterError(
-        clusters,
-        f"cluster {named} has no points, so its mean is undefined; choose other centers, or "
-        "lloyd_step(..., empty='keep')",
-    )
+    return EmptyClusterError(clusters, f"cluster {named} {because}")

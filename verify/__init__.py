@@ -1,3 +1,3 @@
-"""Claims of the paper, checked: what each says, how its worst case is looked for, what was found."""
+"""Claims of the paper, checked: what each says, how its worst case is sought, what was found."""
 
 __version__ = "0.1.0"

@@ -17,7 +17,7 @@ from enum import StrEnum
 from fractions import Fraction
 from typing import Any, Protocol
 
-_RATIONAL = re.compile(r"-?\d+(/\d+)?\Z")
+_RATIONAL = re.compile(r"-?\d+(/[1-9]\d*)?\Z", re.ASCII)
 
 
 class Kind(StrEnum):
@@ -106,19 +106,23 @@ class Case(Mapping[str, Any]):
         return hash(self.id)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Case) and self._fields == other._fields
+        """By what is written down: 1/2 and 0.5 are different cases, and so are two names."""
+        return isinstance(other, Case) and self._text == other._text
+
+    @property
+    def _text(self) -> str:
+        return json.dumps(self.to_json(), sort_keys=True, separators=(",", ":"))
 
     @property
     def id(self) -> str:
         """Ten hexadecimal digits that name the case."""
-        text = json.dumps(self.to_json(), sort_keys=True, separators=(",", ":"))
-        return hashlib.sha256(text.encode()).hexdigest()[:10]
+        return hashlib.sha256(self._text.encode()).hexdigest()[:10]
 
     @property
-    def size(self) -> tuple[int, int]:
-        """For choosing the smaller of two counterexamples: how many numbers, and how long."""
-        text = json.dumps(self.to_json(), sort_keys=True)
-        return (text.count(",") + 1, len(text))
+    def size(self) -> tuple[int, int, str]:
+        """For choosing the smaller of two counterexamples: how many numbers, how long, and which
+        comes first."""
+        return (self._text.count(",") + 1, len(self._text), self._text)
 
     def to_json(self) -> dict[str, Any]:
         return {name: to_json(value) for name, value in self._fields.items()}
@@ -155,9 +159,21 @@ class Measured:
 
 
 def compare(kind: Kind, m: Measured) -> Answer:
-    """Three answers. UNDECIDED: the two sides are closer than rounding can tell."""
+    """Three answers. UNDECIDED: the two sides are closer than rounding can tell.
+
+    Raises
+    ------
+    ValueError
+        a side is not a number, or the error is not one >= 0: no answer would mean anything.
+    """
+    if m.value != m.value or m.bound != m.bound or not m.error >= 0:
+        raise ValueError(
+            f"measured {show(m.value)} against {show(m.bound)} with error {show(m.error)}"
+        )
     if kind is Kind.IFF:
         return Answer.HOLDS if bool(m.value) == bool(m.bound) else Answer.VIOLATED
+    if m.value == m.bound and (m.error == 0 or not _is_finite(m.bound)):
+        return Answer.HOLDS
     if kind is Kind.EQUALITY:
         if m.value == m.bound:
             return Answer.HOLDS
@@ -424,27 +440,45 @@ def verdict_of(claim: Claim, evidence: Sequence[Evidence]) -> Verdict:
     """The verdict that the evidence supports.
 
     Evidence about a variant of the statement, or with a hypothesis of the paper dropped, does not
-    count for or against the statement itself. With no hypothesis of our own, evidence under the
-    paper's hypotheses is both "as stated" and "repaired".
+    count for or against the statement itself. What holds only with a hypothesis of our own counts
+    as a repair, not as the statement. With no hypothesis of our own, evidence under the paper's
+    hypotheses is both.
+
+    When experiments are all there is, the words are those for experiments. An experiment without
+    cases is one that cannot be run here, and its note says why.
     """
     if any(e.problem for e in evidence):
         return Verdict.OPEN
     own = [e for e in evidence if not e.variant and set(claim.stated) <= set(e.assuming)]
     broken = [e for e in own if e.violated]
-    sound = [e for e in own if not e.violated and (e.cases or e.decides_all)]
+    sound = [e for e in own if not e.violated and (e.decides_all or e.cases > e.undecided)]
+    as_stated = [e for e in sound if set(e.assuming) == set(claim.stated)]
+    experimental = bool(own) and all(e.method is Method.EXPERIMENT for e in own)
     if broken:
         repaired = set(claim.needed) > set(claim.stated) and all(
             set(e.assuming) < set(claim.needed) for e in broken
         )
-        holds = any(set(e.assuming) == set(claim.needed) for e in sound)
-        return Verdict.QUALIFIED if repaired and holds else Verdict.REFUTED
-    if not sound:
-        return Verdict.OPEN
-    if any(e.sharper for e in evidence if not e.violated):
+        if repaired and any(set(e.assuming) == set(claim.needed) for e in sound):
+            return Verdict.QUALIFIED
+        if experimental:
+            some = as_stated or any(e.cases > e.violated + e.undecided for e in broken)
+            return Verdict.PARTLY if some else Verdict.NOT_REPRODUCED
+        return Verdict.REFUTED
+    if not as_stated:
+        idle = experimental and all(e.cases == 0 and e.note for e in own)
+        return Verdict.NOT_TESTABLE if idle else Verdict.OPEN
+    if experimental:
+        return Verdict.REPRODUCED
+    if any(e.sharper and not e.violated and _decided(e) for e in evidence):
         return Verdict.SHARPENED
-    if any(e.decides_all for e in sound):
+    if any(e.decides_all for e in as_stated):
         return Verdict.PROVED
     return Verdict.CONFIRMED
+
+
+def _decided(e: Evidence) -> bool:
+    """Whether anything was settled; evidence without cases (a computation) settles what it says."""
+    return e.cases == 0 or e.cases > e.undecided
 
 
 def to_json(value: Any) -> Any:
@@ -471,7 +505,8 @@ def from_json(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {k: from_json(v) for k, v in value.items()}
     if isinstance(value, str):
-        if _RATIONAL.match(value):
+        # only what `to_json` writes: "2/4 seeds" and "007" stay texts
+        if _RATIONAL.match(value) and str(Fraction(value)) == value:
             return Fraction(value)
         if value in ("inf", "-inf", "nan"):
             return float(value)
@@ -497,6 +532,8 @@ def _plain(value: Any) -> Any:
         return Fraction(int(value.p), int(value.q))
     if kind == "fmpz":
         return int(value)
+    if kind == "mpf":
+        return float(value)
     if isinstance(value, (list, tuple)):
         return [_plain(v) for v in value]
     if hasattr(value, "tolist"):

@@ -8,6 +8,8 @@ import sys
 import click
 
 from verify import __version__
+from verify.commands import audit as audit_commands
+from verify.commands import bound as bound_commands
 from verify.commands import claims as claim_commands
 from verify.console import CommandError, Exit
 
@@ -30,7 +32,7 @@ def leanlloyd() -> None:
     """
 
 
-for command in claim_commands.COMMANDS:
+for command in (*claim_commands.COMMANDS, *audit_commands.COMMANDS, *bound_commands.COMMANDS):
     leanlloyd.add_command(command)
 
 
@@ -46,7 +48,7 @@ def main() -> None:
         error.show()
         sys.exit(Exit.USAGE)
     except (KeyboardInterrupt, click.Abort):
-        click.echo("leanlloyd: interrupted; finished checks are kept", err=True)
+        click.echo("leanlloyd: interrupted", err=True)
         sys.exit(Exit.INTERRUPTED)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -22,6 +22,8 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from threadpoolctl import threadpool_limits
+
 from verify import claims
 from verify.claim import Check, Claim, Evidence, Run
 from verify.files import write_atomically
@@ -31,6 +33,7 @@ _CORE = (
     "constructions/*.py",
     "verify/claim.py",
     "verify/search.py",
+    "verify/draws.py",
     "verify/strategies.py",
     "verify/oracles/*.py",
 )
@@ -42,7 +45,7 @@ class InfrastructureError(RuntimeError):
 
 @dataclass(frozen=True)
 class Done:
-    """One finished unit. `seconds` is None when the result was taken over from an earlier run."""
+    """One finished unit. `seconds` is what the check took when it ran, in this run or before."""
 
     claim_id: str
     evidence: Evidence
@@ -53,25 +56,33 @@ class Done:
 def fingerprint(claim_id: str) -> str:
     """A hash of all source text that the evidence of a claim depends on: its own module, what its
     section shares, the constructions, the oracles and the search."""
-    module = claims.registry()[claim_id][2]
-    own = Path(str(module.__file__))
-    files = {own, *own.parent.glob("_*.py")}
-    for pattern in _CORE:
-        files.update(_ROOT.glob(pattern))
     digest = hashlib.sha256()
-    for file in sorted(files):
-        digest.update(file.relative_to(_ROOT).as_posix().encode())
+    for file in sources(claim_id):
+        digest.update(file.name.encode())
         digest.update(file.read_bytes())
     return digest.hexdigest()[:16]
 
 
+def sources(claim_id: str) -> list[Path]:
+    """The files that `fingerprint` reads."""
+    own = Path(str(claims.registry()[claim_id][2].__file__))
+    files = {own, *own.parent.glob("_*.py")}
+    for pattern in _CORE:
+        files.update(_ROOT.glob(pattern))
+    return sorted(files)
+
+
 def run_check(claim_id: str, check: str, run: Run) -> Done:
-    """Run one check. A crash becomes a problem of the evidence, so that nothing else is lost."""
+    """Run one check, on one thread: more of them add floats in another order.
+
+    A crash becomes a problem of the evidence, so that nothing else is lost.
+    """
     claim = claims.get(claim_id)
     unit = next(c for c in claim.checks if c.name == check)
     start = time.perf_counter()
     try:
-        evidence = unit.run(claim, run)
+        with threadpool_limits(1):
+            evidence = unit.run(claim, run)
     except Exception as error:  # whatever a check raises is a finding about that check
         last = traceback.extract_tb(error.__traceback__)[-1]
         evidence = Evidence(check, unit.method, assuming=claim.needed)
@@ -128,7 +139,9 @@ def discard(pending: Path) -> None:
 def _execute(todo: list[tuple[str, str]], run: Run, jobs: int) -> Iterator[Done]:
     if jobs <= 1 or len(todo) <= 1:
         for claim_id, check in todo:
-            yield run_check(claim_id, check, run)
+            with _single_threaded():
+                done = run_check(claim_id, check, run)
+            yield done
         return
     with _single_threaded():
         context = multiprocessing.get_context("spawn")
@@ -153,7 +166,8 @@ def _execute(todo: list[tuple[str, str]], run: Run, jobs: int) -> Iterator[Done]
 
 @contextlib.contextmanager
 def _single_threaded() -> Iterator[None]:
-    """One thread of linear algebra per worker: more would only wait for each other."""
+    """One thread for linear algebra libraries that are loaded from here on, in this process or in
+    a worker, where more would only wait for each other."""
     names = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
     before = {name: os.environ.get(name) for name in names}
     os.environ.update(dict.fromkeys(names, "1"))
@@ -188,5 +202,5 @@ def _load(pending: Path, claim_id: str, check: Check, run: Run) -> Done | None:
         if data["fingerprint"] != fingerprint(claim_id):
             return None
         return Done(claim_id, Evidence.from_json(data["evidence"]), data["seconds"])
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None  # absent, or cut off by a kill: run it again

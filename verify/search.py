@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -23,6 +24,7 @@ from verify.claim import (
     Table,
     compare,
 )
+from verify.draws import by_seed_alone
 
 Measure = Callable[[Case], Measured]
 
@@ -62,8 +64,10 @@ class Tally:
         e.violated += answer is Answer.VIOLATED
         e.undecided += answer is Answer.UNDECIDED
         badness = self.badness(measured)
-        if self._worst is None or badness > self._worst:
-            self._worst = badness
+        # a violation is worse than everything that holds, whatever the scale it is measured on
+        rank = (answer is Answer.VIOLATED, badness)
+        if self._worst is None or rank > self._worst:
+            self._worst = rank
             e.bound, e.measured, e.ratio, e.witness = (
                 measured.bound,
                 measured.value,
@@ -131,12 +135,16 @@ class _Looking:
         return e
 
 
+_CASES_IN_BRIEF = 3000  # times the profile's factor
+
+
 @dataclass(frozen=True)
 class Exhaustive(_Looking):
     """Every case of a finite family.
 
     `until_violation` stops at the first violation, which is the smallest when the family is
-    ordered by size. `cases` gets the run, so that a deeper profile can look at more.
+    ordered by size. `cases` gets the run, so that a deeper profile can look at more. A profile
+    below the default one looks at the first few hundred cases only, and the evidence says so.
     """
 
     cases: Callable[[Run], Iterable[Case]] = field(kw_only=True)
@@ -146,12 +154,16 @@ class Exhaustive(_Looking):
 
     def run(self, claim: Claim, run: Run) -> Evidence:
         tally = self.tally(claim)
+        limit = run.count(_CASES_IN_BRIEF) if run.profile.factor < 1 else None
         for case in self.cases(run):
             if not tally.admits(case):
                 continue
             answer, _ = tally.judge(case)
             if self.until_violation and answer is Answer.VIOLATED:
                 tally.evidence.note = "stopped at the first violation"
+                break
+            if not self.until_violation and tally.evidence.cases == limit:
+                tally.evidence.note = f"stopped there in the {run.profile.name} profile"
                 break
         return self.finish(tally, self.method)
 
@@ -177,7 +189,8 @@ class Property(_Looking):
             badness = tally.badness(measured)
             if answer is Answer.VIOLATED:
                 raise _Violation
-            if tally.kind in (Kind.UPPER, Kind.TIGHT) and measured.ratio is not None:
+            aimed = tally.kind in (Kind.UPPER, Kind.TIGHT) and measured.ratio is not None
+            if aimed and math.isfinite(badness):
                 hypothesis.target(float(badness))
 
         for example in self.examples:
@@ -189,13 +202,14 @@ class Property(_Looking):
             max_examples=run.count(self.count, 10),
             database=None,
             deadline=None,
+            derandomize=False,  # the seed decides, also under a profile that says otherwise
             suppress_health_check=list(HealthCheck),
             phases=(Phase.generate, Phase.target, Phase.shrink),
             report_multiple_bugs=False,
             print_blob=False,
         )(search)
         if not tally.evidence.violated:
-            with contextlib.suppress(_Violation):
+            with by_seed_alone(), contextlib.suppress(_Violation):
                 search()
         return self.finish(tally, self.method, seed)
 
@@ -243,7 +257,9 @@ class Adversarial(_Looking):
             )
         )
         short = [f"{self.group} = {r[0]} reached {r[3]:.4f}" for r in rows if r[3] < self.reach]
-        if short:
+        if self.reach and not rows:
+            e.problem = "no group has a share of the bound to reach"
+        elif short:
             e.problem = f"the bound was to be reached to {self.reach}: " + "; ".join(short)
         elif self.reach:
             e.note = f"reaches at least {min(r[3] for r in rows):.6f} of the bound in every group"
@@ -283,6 +299,10 @@ class Step:
     result: str
     case: Case | None = None
 
+    def __post_init__(self) -> None:
+        if self.result not in ("proved", "refuted", "unknown"):
+            raise ValueError(f"a step is proved, refuted or unknown, not {self.result!r}")
+
 
 @dataclass(frozen=True)
 class Proof:
@@ -316,7 +336,7 @@ class Proof:
         unknown = [s.scope for s in steps if s.result == "unknown"]
         refuted = [s for s in steps if s.result == "refuted"]
         e.note = "; ".join(
-            f"{what}: {', '.join(scopes)}"
+            f"{what}: {_listed(scopes)}"
             for what, scopes in (
                 ("proved", proved),
                 ("not decided", unknown),
@@ -330,13 +350,18 @@ class Proof:
         return e
 
 
+def _listed(scopes: list[str]) -> str:
+    shown = scopes if len(scopes) <= 6 else [*scopes[:2], "...", scopes[-1]]
+    return f"{len(scopes)} statements ({'; '.join(shown)})" if len(scopes) > 1 else scopes[0]
+
+
 def describe(e: Evidence) -> str:
     """One sentence that says what a piece of evidence amounts to, in honest words."""
     where = f" ({e.scope})" if e.scope else ""
     if e.problem:
         return f"failed: {e.problem}{where}"
-    if e.method in (Method.SYMBOLIC, Method.SMT):
-        return e.note
+    if e.method in (Method.SYMBOLIC, Method.SMT) or e.cases == 0:
+        return e.note + where if e.note else where.strip(" ()")
     stopped = e.method is Method.EXHAUSTIVE and e.note.startswith("stopped")
     found = {
         Method.EXHAUSTIVE: "looked at {n} cases in order of size"

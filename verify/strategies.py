@@ -33,28 +33,24 @@ def instances(
 
     Points repeat on purpose. Centers are k distinct points of the data, as in the paper's tasks,
     so that no cluster starts empty; with `free_centers` they are anywhere, repeated or far away.
+    One cluster, and as many clusters as points, are possible but not the rule: both leave Lloyd's
+    algorithm nothing to do.
     """
     d = draw(st.integers(1, max_d))
-    k = draw(st.integers(1, max_k))
-    n = draw(st.integers(k, max_n))
+    k = draw(st.sampled_from([*range(2, max_k + 1), 1]))
+    n = k + draw(st.sampled_from([*range(1, max_n - k + 1), 0]))
+    places = 5**d if coordinates is SMALL else n  # of 7^d: so many different ones are soon found
+    least = 1 if free_centers else min(k, places)
+    distinct = draw(st.sampled_from(range(min(n, places), least - 1, -1)))
     row = st.tuples(*[coordinates] * d)
+    pool = draw(st.lists(row, min_size=distinct, max_size=distinct, unique=True))
     if free_centers:
-        pool = draw(st.lists(row, min_size=1, max_size=n))
-        C: Any = draw(st.lists(row, min_size=k, max_size=k))
+        C = draw(st.lists(row, min_size=k, max_size=k))
     else:
-        least = min(k, 7**d) if coordinates is SMALL else k
-        pool = draw(st.lists(row, min_size=least, max_size=n, unique=True))
-        C = [pool[j % len(pool)] for j in range(k)]
-    repeats = draw(
-        st.lists(
-            st.integers(0, len(pool) - 1),
-            min_size=max(0, k - len(pool)),
-            max_size=max(0, n - len(pool)),
-        )
-    )
-    X = pool + [pool[i] for i in repeats]
+        C = [pool[j % distinct] for j in range(k)]
+    repeats = draw(st.lists(st.sampled_from(pool), min_size=n - distinct, max_size=n - distinct))
     return Case(
-        X=X,
+        X=pool + repeats,
         C=C,
         code=draw(st.sampled_from(codes)),
         steps=draw(st.integers(1, max_steps)),
