@@ -8,8 +8,9 @@ from functools import lru_cache
 from typing import Any
 
 from constructions import LloydTransformer, codes, rational_array
-from verify.claim import Case, Hypothesis, Measured, Script
+from verify.claim import Case, Hypothesis, Measured, Method, Script
 from verify.oracles import clustering as oracle
+from verify.search import Exhaustive
 
 RATIONAL_CODES = ("binary", "one_hot", "scalar", "powers", "gray", "half")
 
@@ -109,3 +110,9 @@ def _why(case: Case) -> str:
     if empty:
         parts.append(f"cluster {empty[0]} is empty")
     return "; ".join(parts)
+
+
+class Sample(Exhaustive):
+    """A list of cases that stands for more than it holds, so that nothing is decided for all."""
+
+    method = Method.PROPERTY
