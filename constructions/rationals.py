@@ -75,6 +75,8 @@ def exact_scalar(value: Any, scalar_type: Any) -> Any:
         return value
     if type(value) is int:
         return scalar_type(value)
+    if type(value) is float and math.isfinite(value):
+        return scalar_type(*value.as_integer_ratio())
     fraction = _fraction(value)
     if scalar_type is Fraction:
         return fraction

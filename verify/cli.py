@@ -8,9 +8,11 @@ import sys
 import click
 
 from verify import __version__
+from verify.commands import attack as attack_commands
 from verify.commands import audit as audit_commands
 from verify.commands import bound as bound_commands
 from verify.commands import claims as claim_commands
+from verify.commands import train as train_commands
 from verify.console import CommandError, Exit
 
 
@@ -32,20 +34,29 @@ def leanlloyd() -> None:
     """
 
 
-for command in (*claim_commands.COMMANDS, *audit_commands.COMMANDS, *bound_commands.COMMANDS):
+for command in (
+    *claim_commands.COMMANDS,
+    *audit_commands.COMMANDS,
+    *bound_commands.COMMANDS,
+    *attack_commands.COMMANDS,
+    *train_commands.COMMANDS,
+):
     leanlloyd.add_command(command)
 
 
 def main() -> None:
     """Run the command; every foreseeable failure is one line and a documented exit code."""
     try:
-        code = leanlloyd(standalone_mode=False)
+        code = leanlloyd(prog_name="leanlloyd", standalone_mode=False)
         sys.exit(code if isinstance(code, int) else Exit.OK)
     except CommandError as error:
         error.show()
         sys.exit(error.code)
+    except click.exceptions.NoArgsIsHelpError as error:
+        click.echo(error.format_message())
+        sys.exit(Exit.OK)
     except click.ClickException as error:
-        error.show()
+        CommandError(f"{error.format_message().rstrip('.')}; {_help_of(error)}").show()
         sys.exit(Exit.USAGE)
     except (KeyboardInterrupt, click.Abort):
         click.echo("leanlloyd: interrupted", err=True)
@@ -53,3 +64,9 @@ def main() -> None:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(Exit.OK)
+
+
+def _help_of(error: click.ClickException) -> str:
+    context = getattr(error, "ctx", None)
+    command = context.command_path if context else "leanlloyd"
+    return f"`{command} --help` shows what is allowed"

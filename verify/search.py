@@ -369,6 +369,8 @@ def describe(e: Evidence) -> str:
         else "decided for all {n} cases",
         Method.ADVERSARIAL: "searched, {n} candidates judged",
     }.get(e.method, "checked on {n} cases").format(n=f"{e.cases:,}")
+    if e.cases == 1:
+        found = found.replace("all 1 cases", "the one case").replace("1 cases", "1 case")
     parts = [found + where]
     if e.violated:
         parts.append(f"{e.violated:,} violated")

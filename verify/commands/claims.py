@@ -177,6 +177,7 @@ def report_command(profile: str, seed: int, jobs: int, out: Path | None, render:
       leanlloyd report --render
     """
     from verify.report import render as render_files
+    from verify.report import update_readme
 
     folder = out or _default_folder()
     _require_writable(folder)
@@ -208,6 +209,13 @@ def report_command(profile: str, seed: int, jobs: int, out: Path | None, render:
     files = render_files(found, volatile)
     for name, content in files.items():
         write_atomically(folder / name, content)
+    for figure in (folder / "figures").glob("*.svg"):
+        if f"figures/{figure.name}" not in files:
+            figure.unlink()  # of a table that no longer exists
+    readme = folder.resolve().parent / "README.md"
+    if folder.resolve() == _default_folder().resolve() and readme.exists():
+        text = readme.read_text(encoding="utf-8")
+        write_atomically(readme, update_readme(text, found))
     if not render:
         discard(folder / ".pending")
     _print_verdicts(found)

@@ -1,0 +1,269 @@
+r"""The trainable transformer, fast: the function of `TrainableTransformer`, many models at once.
+
+It takes a leading model axis: parameters (S, ...), points (S, B, n, d), centers (S, B, k, d), for
+S models with B tasks each. Inside, tokens are columns, points innermost.
+
+What is not computed, with tokens [x, 0] and [c, b] and g the scaled inverse temperature:
+
+* Points have an empty code part, so of their matrices only the first d columns act. The scores of
+  a point on a point are A_i . x_j - x_j' G x_j with A = 2g Wk'(Wq x + bq - bk) and G = g Wk'Wk:
+  inner width d, not d_emb, and x itself as value (`blocked.self_attention`).
+* The new points, d_emb wide, never exist. Centers read them through a key and a value matrix; both
+  are multiplied into the values of the attention that makes the new points.
+* Of the new centers only the first d rows are wanted, so values are projected there first.
+* A one-hot code picks columns of a matrix; nothing is multiplied.
+
+Scores are expanded squares, which lose all digits far from the origin. So points and centers are
+moved by the coordinate-wise median of the points first, and keys and queries by its image. The
+mean would not do: one far outlier moves it away from all the other points.
+
+The self-attention of the points, n x n and nearly all of the time, does not depend on the centers:
+re-embedded iteration computes it once.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import torch
+
+from constructions.arrays import checked_count
+from constructions.blocked import attention, self_attention
+from constructions.errors import InputError
+from constructions.trainable import ROLES, TrainableTransformer
+
+Tensor = Any  # torch.Tensor
+
+
+SAMPLE = 64  # points, at least, whose median stands for that of all of them
+
+
+class Points(NamedTuple):
+    """Points as columns around a median: X (S, B, d, n) and the median (S, B, d, 1)."""
+
+    X: Tensor
+    median: Tensor
+
+
+def centered(X: Tensor) -> Points:
+    """Points (S, B, n, d) as columns around their coordinate-wise median.
+
+    All that matters is that the origin lies among the bulk of the points, so the median is that of
+    every (n / SAMPLE)-th point; that of all of them would take a tenth of a training step.
+    """
+    columns = X.mT.contiguous()
+    some = columns[..., :: max(1, X.shape[-2] // SAMPLE)]
+    median = some.median(dim=-1, keepdim=True).values
+    return Points(columns - median, median)
+
+
+@dataclass(frozen=True)
+class FastTransformer:
+    """`TrainableTransformer`, computed without what is not needed.
+
+    >>> plain = TrainableTransformer(d=2, k=3, code="binary")
+    >>> fast = FastTransformer(plain)
+    >>> generator = torch.Generator().manual_seed(0)
+    >>> parameters = plain.initial(generator, (5,))
+    >>> X = torch.rand(5, 8, 10, 2, dtype=torch.float64, generator=generator)
+    >>> fast(parameters, X, X[:, :, :3]).shape
+    torch.Size([5, 8, 3, 2])
+    """
+
+    model: TrainableTransformer
+
+    def __call__(self, parameters: Mapping[str, Tensor], X: Tensor, C: Tensor) -> Tensor:
+        """The updated centers (S, B, k, d).
+
+        Parameters
+        ----------
+        parameters : tensors by name, (S, d_emb, d_emb) and (S, d_emb)
+        X : (S, B, n, d) points, in the element type of the parameters
+        C : (S, B, k, d) centers
+
+        Raises
+        ------
+        InputError
+            shapes that do not fit the model or each other.
+        """
+        self._check(parameters, X, C)
+        points = centered(X)
+        moved = C.mT - points.median
+        moved = self.step(parameters, points, moved, self.attend(parameters, points))
+        return (moved + points.median).mT
+
+    def iterate(
+        self,
+        parameters: Mapping[str, Tensor],
+        X: Tensor,
+        C: Tensor,
+        steps: int,
+        reembed: bool = True,
+    ) -> list[Tensor]:
+        """The centers after 0, 1, ..., `steps` steps.
+
+        Re-embedding starts each step from fresh tokens; the self-attention of the points is
+        computed once. Without it, the layer's output tokens go into the next layer ("naive").
+        Takes what `__call__` takes and raises what it raises.
+        """
+        self._check(parameters, X, C)
+        checked_count("steps", steps, 0)
+        if not reembed:
+            return self._naive(parameters, X, C, steps)
+        points = centered(X)
+        average = self.attend(parameters, points)
+        moved = C.mT - points.median
+        found = [C]
+        for _ in range(steps):
+            moved = self.step(parameters, points, moved, average)
+            found.append((moved + points.median).mT)
+        return found
+
+    def attend(self, parameters: Mapping[str, Tensor], points: Points) -> Tensor:
+        """The averages (S, B, d, n) that the self-attention of the points takes of them."""
+        Wq, bq = self._read(parameters, "points_from_points.query")
+        Wk, bk = self._read(parameters, "points_from_points.key")
+        Wq, Wk, g, d = Wq[..., : self.model.d], Wk[..., : self.model.d], self._scale, self.model.d
+        gap = (Wq - Wk)[:, None] @ points.median + (bq - bk)[:, None]
+        A = (2 * g * Wk.mT @ Wq)[:, None] @ points.X + (2 * g * Wk.mT)[:, None] @ gap
+        G = (g * Wk.mT @ Wk)[:, None].expand(A.shape[0], A.shape[1], d, d)
+        return _batched(self_attention, A, points.X, G)
+
+    def step(
+        self, parameters: Mapping[str, Tensor], points: Points, moved: Tensor, average: Tensor
+    ) -> Tensor:
+        """One step: centers (S, B, d, k) around the median of the points, and so the result.
+
+        Parameters
+        ----------
+        parameters : see `__call__`
+        points : from `centered`
+        moved : (S, B, d, k) centers less the median
+        average : from `attend`
+        """
+        d, g, (X, median) = self.model.d, self._scale, points
+        with_average = torch.cat([X, average], dim=-2)
+
+        # points from centers: kappa are the keys less the query of the median
+        Wq, bq = self._read(parameters, "points_from_centers.query")
+        Wk, bk = self._read(parameters, "points_from_centers.key")
+        gap = (Wk - Wq)[:, None, :, :d] @ median + (bk - bq)[:, None]
+        kappa = self._of_centers(Wk, moved) + gap
+        keys = (2 * g * Wq[..., :d].mT)[:, None] @ kappa
+        offsets = -g * kappa.square().sum(dim=-2)
+
+        # centers from points: what reads the new points, and what they are made of
+        Wq, bq = self._read(parameters, "centers_from_points.query")
+        Wk, bk = self._read(parameters, "centers_from_points.key")
+        Wv, bv = self._read(parameters, "centers_from_points.value")
+        reader = torch.cat([Wk, Wv[:, :d]], dim=1)
+        cross, cross_bias = self._read(parameters, "points_from_centers.value")
+        own, own_bias = self._read(parameters, "points_from_points.value")
+        own = own[..., :d]
+        read = _batched(attention, X, keys, offsets, self._of_centers(reader @ cross, moved))
+        alone = torch.cat([reader[..., :d], reader @ own], dim=-1)
+        read = _batched(
+            torch.baddbmm, read, alone[:, None].expand(*X.shape[:2], -1, -1), with_average
+        )
+        K, V = read.split([self.model.d_emb, d], dim=-2)
+        # the same for all points of a task, beside [median, 0]
+        common = (cross[..., :d] + own)[:, None] @ median + (cross_bias + own_bias)[:, None]
+        Q = self._of_centers(Wq, moved) + (Wq - Wk)[:, None, :, :d] @ median
+        Q = 2 * g * (Q + (bq - bk)[:, None] - Wk[:, None] @ common)
+        new = moved + _batched(attention, Q, K, -g * K.square().sum(dim=-2), V)
+        new = new + Wv[:, None, :d, :d] @ median + Wv[:, None, :d] @ common + bv[:, None, :d]
+
+        # centers from centers, around a median of their own
+        Wq, bq = self._read(parameters, "centers_from_centers.query")
+        Wk, bk = self._read(parameters, "centers_from_centers.key")
+        Wv, bv = self._read(parameters, "centers_from_centers.value")
+        middle = moved.detach().median(dim=-1, keepdim=True).values
+        around = moved - middle
+        gap = (Wq - Wk)[:, None, :, :d] @ (middle + median) + (bq - bk)[:, None]
+        Q, K = 2 * g * (self._of_centers(Wq, around) + gap), self._of_centers(Wk, around)
+        V = self._of_centers(Wv[:, :d], moved)
+        new = new + _batched(attention, Q, K, -g * K.square().sum(dim=-2), V)
+        return new + Wv[:, None, :d, :d] @ median + bv[:, None, :d]
+
+    def _naive(
+        self, parameters: Mapping[str, Tensor], X: Tensor, C: Tensor, steps: int
+    ) -> list[Tensor]:
+        """Output tokens into the next layer: nothing is known to be empty, so nothing is saved
+        but the n x n memory."""
+
+        def module(name: str, tokens: Tensor, others: Tensor) -> Tensor:
+            q, k, v = (
+                W[:, None] @ rows + b[:, None]
+                for (W, b), rows in zip(
+                    (self._read(parameters, f"{name}.{role}") for role in ROLES),
+                    (tokens, others, others),
+                    strict=True,
+                )
+            )
+            middle = k.detach().median(dim=-1, keepdim=True).values
+            q, k = 2 * self._scale * (q - middle), k - middle
+            return _batched(attention, q, k, -self._scale * k.square().sum(dim=-2), v)
+
+        points, centers = (tokens.mT for tokens in self.model.tokens(X, C))
+        found = [C]
+        for _ in range(steps):
+            points = (
+                points
+                + module("points_from_centers", points, centers)
+                + module("points_from_points", points, points)
+            )
+            centers = (
+                centers
+                + module("centers_from_points", centers, points)
+                + module("centers_from_centers", centers, centers)
+            )
+            found.append(centers[..., : self.model.d, :].mT)
+        return found
+
+    @property
+    def _scale(self) -> float:
+        return self.model.inverse_temperature / math.sqrt(self.model.d_emb)
+
+    def _read(self, parameters: Mapping[str, Tensor], name: str) -> tuple[Tensor, Tensor]:
+        """A matrix (S, D, D) and its bias as a column (S, D, 1)."""
+        matrix = parameters[name]
+        bias = parameters.get(f"{name}_bias")
+        return matrix, (matrix.new_zeros(matrix.shape[:-1]) if bias is None else bias)[..., None]
+
+    def _of_centers(self, matrix: Tensor, C: Tensor) -> Tensor:
+        """matrix (S, r, D) times the tokens [c, b] of centers (S, B, d, k): (S, B, r, k)."""
+        d, code = self.model.d, self.model.table
+        part = matrix[..., d:]
+        if code.name != "one_hot":
+            table = torch.tensor(code.table.astype(float), dtype=C.dtype, device=C.device)
+            part = part @ table.mT
+        return matrix[:, None, :, :d] @ C + part[:, None]
+
+    def _check(self, parameters: Mapping[str, Tensor], X: Tensor, C: Tensor) -> None:
+        self.model.check(parameters)
+        S = parameters[self.model.names[0]].shape[:-2]
+        d, k = self.model.d, self.model.k
+        if (
+            X.ndim != 4
+            or C.ndim != 4
+            or tuple(X.shape[:1]) != tuple(S)
+            or X.shape[:2] != C.shape[:2]
+            or X.shape[-1] != d
+            or tuple(C.shape[-2:]) != (k, d)
+            or 0 in X.shape
+        ):
+            raise InputError(
+                f"parameters of batch shape {tuple(S)}, X of shape {tuple(X.shape)} and C of shape "
+                f"{tuple(C.shape)}; expected (S,), (S, B, n, {d}) and (S, B, {k}, {d})"
+            )
+
+
+def _batched(function: Any, *arrays: Tensor) -> Tensor:
+    """A function of problems (T, ...) on models and tasks (S, B, ...)."""
+    lead = arrays[0].shape[:2]
+    return function(*(a.expand(*lead, *a.shape[2:]).flatten(0, 1) for a in arrays)).unflatten(
+        0, lead
+    )

@@ -1,0 +1,164 @@
+r"""What is minimized, and the yardstick: smoothed k-means losses, inertia, Lloyd steps of batches.
+
+Points and centers are columns here, X (S, B, d, n) and C (S, B, d, k), around a common origin near
+the points (`fast.centered`): squared distances are computed in the expanded form, which loses no
+digits there. NaN and infinity pass through, so that a diverged model shows and spoils no other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import torch
+from torch.autograd.function import once_differentiable
+
+from constructions.arrays import checked
+from constructions.surrogates import exponent_of, gradient_from, weights
+
+Tensor = Any  # torch.Tensor
+
+CACHED = 1 << 17  # distances whose surrogates are computed together
+BLOCK = {"cpu": 1 << 17, "cuda": 1 << 27}  # distances in memory at a time, in a Lloyd step
+
+
+def squared_distances(X: Tensor, C: Tensor) -> Tensor:
+    """|c_j - x_i|^2, (S, B, k, n), not below 0."""
+    left = torch.cat([-2 * C, C.square().sum(-2, keepdim=True), torch.ones_like(C[..., :1, :])], -2)
+    right = torch.cat([X, torch.ones_like(X[..., :1, :]), X.square().sum(-2, keepdim=True)], -2)
+    return (left.mT @ right).clamp_(min=0)
+
+
+def smoothed_loss(
+    X: Tensor, C: Tensor, temperatures: Tensor, regularizers: Sequence[Any]
+) -> Tensor:
+    """The surrogate of the squared distances, mean over the points: (S, B). Gradients reach C.
+
+    Parameters
+    ----------
+    X, C : (S, B, d, n) and (S, B, d, k)
+    temperatures : (S,) positive, one for each model
+    regularizers : S of what `constructions.surrogates.surrogate` takes
+
+    Raises
+    ------
+    InputError
+        unknown regularizer.
+    """
+    exponents = tuple(exponent_of(name) for name in regularizers)
+    return _SmoothedLoss.apply(X, C, temperatures.to(C)[:, None, None, None], exponents)
+
+
+class _SmoothedLoss(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, X: Tensor, C: Tensor, tau: Tensor, exponents: tuple[Any, ...]) -> Tensor:
+        loss, slope = C.new_empty(C.shape[:2]), []
+        rows = max(1, CACHED // (C.shape[-1] * X.shape[-1]))
+        for s, alpha in enumerate(exponents):
+            for b in range(0, C.shape[1], rows):
+                r = squared_distances(X[s, b : b + rows], C[s, b : b + rows])
+                value, gradient = _surrogate(r, tau[s], alpha)
+                loss[s, b : b + rows] = value.mean(dim=(-2, -1))
+                slope.append(gradient)
+        ctx.save_for_backward(X, C, torch.cat(slope).view(*C.shape[:2], *slope[0].shape[1:]))
+        return loss
+
+    @staticmethod
+    @once_differentiable  # type: ignore[untyped-decorator]
+    def backward(ctx: Any, grad: Tensor) -> Any:
+        X, C, slope = ctx.saved_tensors
+        dC = C * slope.sum(dim=-1)[..., None, :] - X @ slope.mT
+        return None, dC * (2 / X.shape[-1] * grad[..., None, None]), None, None
+
+
+def _surrogate(r: Tensor, tau: Tensor, alpha: Any) -> tuple[Tensor, Tensor]:
+    """The surrogate (B, 1, n) of squared distances (B, k, n), and its gradient (B, k, n).
+
+    `constructions.surrogates` with the points innermost; the two famous members written out.
+    """
+    low = r.amin(dim=-2, keepdim=True)
+    excess = r - low
+    u = excess / tau
+    if alpha == 1:
+        p = u.neg().exp_()
+        p /= p.sum(dim=-2, keepdim=True)
+        gap = (p * excess).sum(dim=-2, keepdim=True)
+        return low + gap, p * (1 - (excess - gap) / tau)
+    if alpha == 2:
+        p, inside = _sparsemax(u)
+        mean = (inside * u).sum(dim=-2, keepdim=True) / inside.sum(dim=-2, keepdim=True)
+        return low + (p * excess).sum(dim=-2, keepdim=True), p - inside * (u - mean)
+    system, _ = checked(r=r.new_zeros(1))
+    p = weights(u.mT, alpha, system)
+    slope = gradient_from(u.mT, p, alpha, system).mT
+    return low + (p.mT * excess).sum(dim=-2, keepdim=True), slope
+
+
+def _sparsemax(u: Tensor) -> tuple[Tensor, Tensor]:
+    """Weights max(t - u, 0) of sum 1 over the axis -2, and the indicator of their support.
+
+    Newton's method from the threshold for full support: every step solves for the current support,
+    which only shrinks, so at most k steps.
+    """
+    u = u.clamp(max=1)  # what is 1 above the smallest is not in the support
+    t = ((u.sum(dim=-2, keepdim=True) + 1) / u.shape[-2]).clamp_(max=1)
+    size = None
+    for _ in range(u.shape[-2]):
+        inside = (u < t).to(u.dtype)
+        count = inside.sum(dim=-2, keepdim=True)
+        if size is not None and torch.equal(count, size):
+            break
+        size = count
+        t = ((inside * u).sum(dim=-2, keepdim=True) + 1) / count
+    return (t - u).clamp_(min=0), (u < t).to(u.dtype)
+
+
+def inertia(X: Tensor, C: Tensor) -> Tensor:
+    """The k-means loss of centers, sum over the points: (S, B)."""
+    reader, _ = _reader(C)
+    total = torch.zeros_like(C[..., 0, 0])
+    for part in _parts(X, C):
+        total += (reader @ part).amin(dim=-2).sum(dim=-1)
+        total += part[..., :-1, :].square().sum(dim=(-2, -1))
+    return total
+
+
+def lloyd_step(X: Tensor, C: Tensor) -> tuple[Tensor, Tensor]:
+    """The centers after one Lloyd step (S, B, d, k), and the inertia (S, B) of those given.
+
+    A tied point goes to its center of lowest index; an empty cluster keeps its center.
+    """
+    reader, origin = _reader(C)
+    sums = torch.zeros_like(reader.mT)
+    total = torch.zeros_like(C[..., 0, 0])
+    for part in _parts(X, C):
+        r = reader @ part
+        low = r.amin(dim=-2, keepdim=True)
+        member = torch.eq(r, low, out=torch.empty_like(r))
+        found = part @ member.mT
+        if float(found[..., -1, :].sum(dtype=torch.float64)) != low.numel():  # ties
+            member *= member.cumsum(dim=-2) == 1
+            found = part @ member.mT
+        sums += found
+        total += low.sum(dim=(-2, -1)) + part[..., :-1, :].square().sum(dim=(-2, -1))
+    sums, counts = sums.split([C.shape[-2], 1], dim=-2)
+    return torch.where(counts > 0, sums / counts + origin, C), total
+
+
+def _reader(C: Tensor) -> tuple[Tensor, Tensor]:
+    """The matrix (S, B, k, d + 1) that turns points from `_parts` into |c_j - x_i|^2 - |x_i|^2, all
+    that the nearest center depends on; and the origin that it takes."""
+    origin = C.median(dim=-1, keepdim=True).values
+    moved = C - origin
+    return torch.cat([-2 * moved, moved.square().sum(dim=-2, keepdim=True)], dim=-2).mT, origin
+
+
+def _parts(X: Tensor, C: Tensor) -> Iterator[Tensor]:
+    """Pieces (S, B, d + 1, m) of the points around the median of the centers, with a last row of
+    ones, whose distances to the centers fit the cache."""
+    origin = C.median(dim=-1, keepdim=True).values
+    limit = BLOCK.get(X.device.type, BLOCK["cpu"])
+    rows = max(1, limit // (X.shape[0] * X.shape[1] * C.shape[-1]))
+    for s in range(0, X.shape[-1], rows):
+        part = X[..., s : s + rows] - origin
+        yield torch.cat([part, torch.ones_like(part[..., :1, :])], dim=-2)
