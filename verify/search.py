@@ -132,7 +132,15 @@ class _Looking:
         e.sharper, e.arithmetic, e.seed = self.sharper, self.arithmetic, seed
         if e.cases == 0:
             e.problem = f"no case met the hypotheses ({e.excluded} were excluded)"
+        elif e.variant and e.violated and not self.expects_violation:
+            # it does not touch the verdict on the statement, but it must not pass unnoticed
+            e.problem = f"{e.violated} cases violate the variant, the smallest: {e.counterexample!r}"
         return e
+
+    @property
+    def expects_violation(self) -> bool:
+        """Whether the check is there to show that a variant fails."""
+        return False
 
 
 _CASES_IN_BRIEF = 3000  # times the profile's factor
@@ -151,6 +159,10 @@ class Exhaustive(_Looking):
     until_violation: bool = False
 
     method = Method.EXHAUSTIVE
+
+    @property
+    def expects_violation(self) -> bool:
+        return self.until_violation
 
     def run(self, claim: Claim, run: Run) -> Evidence:
         tally = self.tally(claim)
