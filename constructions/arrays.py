@@ -225,9 +225,7 @@ def checked(**named: Any) -> tuple[NumberSystem, list[Array]]:
     dtype = plain[0].dtype if len(plain) == 1 else xp.result_type(*plain)
     plain = [a if a.dtype == dtype else xp.astype(a, dtype) for a in plain]
     for name, a in zip(arrays, plain, strict=True):
-        _require(
-            xp.isfinite(a), name, a, xp, "only finite numbers are allowed: remove or replace it"
-        )
+        _require_finite(name, a, xp)
     return NumberSystem(xp, dtype, device, float), plain
 
 
@@ -333,3 +331,11 @@ def _require(good: Array, name: str, array: Array, xp: Any, advice: str) -> None
     place = tuple(int(i) for i in np.unravel_index(first, array.shape))
     value = to_numpy(array[place]).item()
     raise InputError(f"{name}[{', '.join(map(str, place))}] is {value}; {advice}")
+
+
+@quiet
+def _require_finite(name: str, array: Array, xp: Any) -> None:
+    # a sum is finite only if all its terms are: one pass over the numbers in the ordinary case
+    if not bool(xp.isfinite(xp.sum(array))):
+        advice = "only finite numbers are allowed: remove or replace it"
+        _require(xp.isfinite(array), name, array, xp, advice)

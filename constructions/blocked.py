@@ -30,6 +30,9 @@ LOG2_E = math.log2(math.e)
 BLOCK = {"cpu": 1 << 18, "cuda": 1 << 27}  # scores in a block: one megabyte of float32 in a cache
 WIDE = 128  # from this width on, computing scores again costs more than keeping them
 SAFE = 60.0  # base-2 scores within +-SAFE need no shift: 2^60 summed over any n is a float32
+FLOOR = (
+    -100.0
+)  # base-2 scores that far below the largest: beneath rounding, above subnormal numbers
 CUBIC = 4  # up to this many dimensions, third moments are cheaper than a second pass
 
 
@@ -81,32 +84,47 @@ def _blocks(tasks: int, m: int, n: int, device: str) -> list[tuple[slice, slice]
     ]
 
 
-def _product(K: Tensor, Q: Tensor) -> Tensor:
-    """K' Q, (T, n, m), laid out with the longer of its two axes innermost."""
-    if K.shape[-1] >= Q.shape[-1]:
-        return torch.bmm(Q.mT, K).mT
-    return torch.bmm(K.mT, Q)
+def _product(K: Tensor, Q: Tensor, scratch: Tensor) -> Tensor:
+    """K' Q, (T, n, m), in the memory of `scratch`, with the longer of its two axes innermost."""
+    (T, _, n), m = K.shape, Q.shape[-1]
+    scratch = scratch[: T * n * m]
+    if n > m:
+        return torch.bmm(Q.mT, K, out=scratch.view(T, m, n)).mT
+    return torch.bmm(K.mT, Q, out=scratch.view(T, n, m))
 
 
-def _augmented(Q: Tensor, K: Tensor, offsets: Tensor) -> tuple[Tensor, Tensor]:
-    """Queries and keys with one more entry, so that their products are base-2 scores."""
-    one = torch.ones_like(Q[:, :1])
-    return torch.cat([Q, one], dim=1) * LOG2_E, torch.cat([K, offsets[:, None]], dim=1)
+def _scratch(like: Tensor, blocks: list[tuple[slice, slice]], tasks: int, m: int, n: int) -> Tensor:
+    """Memory for the largest of the blocks, which is the first."""
+    t, s = blocks[0]
+    return like.new_empty(min(t.stop, tasks) * min(s.stop, m) * n)
 
 
-def _moderate(Q: Tensor, K: Tensor) -> bool:
-    """Whether |q||k| says that no score leaves +-SAFE. False where there is a NaN."""
-    reach = Q.square().sum(dim=1).amax() * K.square().sum(dim=1).amax()
-    return bool(reach < SAFE * SAFE)
+def _queries(Q: Tensor, *rows: Tensor) -> Tensor:
+    """Queries of a block for base-2 scores: a one for the offset below them, then more rows."""
+    return torch.cat([Q * LOG2_E, torch.full_like(Q[:, :1], LOG2_E), *rows], dim=1)
 
 
-def _weights(Q: Tensor, K: Tensor, moderate: bool) -> tuple[Tensor, Tensor]:
-    """exp2 of the scores of a block, (T, n, m), and what was subtracted first, (T, 1, m)."""
-    scores = _product(K, Q)
-    if moderate:
-        return scores.exp2_(), scores.new_zeros(())
+def _with_one(A: Tensor) -> Tensor:
+    return torch.cat([A, torch.ones_like(A[:, :1])], dim=1)
+
+
+def _weights(
+    Q: Tensor, K: Tensor, offsets: Tensor, scratch: Tensor
+) -> tuple[Tensor, Tensor | None]:
+    """exp2 of the scores of a block, (T, n, m), and what was subtracted first, (T, 1, m).
+
+    Nothing is, where |q||k| says that no score leaves +-SAFE (a NaN says nothing).
+    """
+    if Q.shape[1] >= WIDE:  # copies of the operands cost more than another pass over the scores
+        scores = _product(K, Q * LOG2_E, scratch).add_(LOG2_E * offsets[..., None])
+    else:
+        Q, K = _queries(Q), torch.cat([K, offsets[:, None]], dim=1)
+        scores = _product(K, Q, scratch)
+        reach = Q.square().sum(dim=1).amax() * K.square().sum(dim=1).amax()
+        if bool(reach < SAFE * SAFE):
+            return scores.exp2_(), None
     top = scores.amax(dim=-2, keepdim=True)
-    return scores.sub_(top).exp2_(), top
+    return scores.sub_(top).clamp_(min=FLOOR).exp2_(), top
 
 
 class _Attention(torch.autograd.Function):
@@ -114,31 +132,29 @@ class _Attention(torch.autograd.Function):
     def forward(ctx: Any, Q: Tensor, K: Tensor, offsets: Tensor, V: Tensor) -> Tensor:
         T, w, m = Q.shape
         n, v = K.shape[-1], V.shape[1]
-        Qa, Ka = _augmented(Q, K, offsets)
-        moderate = _moderate(Qa, Ka)
         keep = w >= WIDE and any(ctx.needs_input_grad)
         first = keep or n <= v  # normalize the weights before the product, or the result after it
-        Va = V if first else torch.cat([V, torch.ones_like(V[:, :1])], dim=1)
-        out = Q.new_empty(T, Va.shape[1], m)
+        u = Q.new_empty(T, v, m)
         level = Q.new_empty(T, 1, m)
-        kept = []
-        for t, s in _blocks(T, m, n, Q.device.type):
-            P, top = _weights(Qa[t, :, s], Ka[t], moderate)
+        kept, shifted = [], []
+        blocks = _blocks(T, m, n, Q.device.type)
+        scratch = _scratch(Q, blocks, T, m, n)
+        for t, s in blocks:
+            P, top = _weights(Q[t, :, s], K[t], offsets[t], scratch)
+            shifted.append(top is not None)
             if first:
                 total = P.sum(dim=-2, keepdim=True)
-                P /= total
-                level[t, :, s] = top + total.log2_()
+                torch.bmm(V[t], P.div_(total), out=u[t, :, s])
             else:
-                level[t, :, s] = top
-            torch.bmm(Va[t], P, out=out[t, :, s])
+                sums = torch.bmm(_with_one(V[t]), P)
+                total = sums[:, v:]
+                torch.div(sums[:, :v], total, out=u[t, :, s])
+            level[t, :, s] = total.log2() if top is None else total.log2() + top
             if keep:
-                kept.append(P)
-        if not first:
-            level += out[:, v:].log2()
-            out = out[:, :v] / out[:, v:]
-        ctx.kept = kept
-        ctx.save_for_backward(Q, K, offsets, V, out, level)
-        return out
+                kept.append(P.clone())
+        ctx.kept, ctx.shifted = kept, shifted
+        ctx.save_for_backward(Q, K, offsets, V, u, level)
+        return u
 
     @staticmethod
     @once_differentiable  # type: ignore[untyped-decorator]
@@ -146,23 +162,28 @@ class _Attention(torch.autograd.Function):
         Q, K, offsets, V, u, level = ctx.saved_tensors
         (T, _, m), n = Q.shape, K.shape[-1]
         for_Q, for_K, for_offsets, for_V = ctx.needs_input_grad
-        Qa, Ka = _augmented(Q, K, offsets)
-        # two more entries subtract the level from the scores, and g.u from the products g.v
-        Qa, Ka = torch.cat([Qa, -level], 1), torch.cat([Ka, torch.ones_like(Ka[:, :1])], 1)
-        ga = torch.cat([grad, -(grad * u).sum(dim=1, keepdim=True)], dim=1)
-        Va = torch.cat([V, torch.ones_like(V[:, :1])], dim=1)
         dQ, dK, dV = (
             torch.empty_like(a, memory_format=torch.contiguous_format) if wanted else None
             for a, wanted in ((Q, for_Q), (K, for_K), (V, for_V))
         )
         doff = torch.zeros_like(offsets) if for_offsets else None
-        for i, (t, s) in enumerate(_blocks(T, m, n, Q.device.type)):
-            P = ctx.kept[i] if ctx.kept else _product(Ka[t], Qa[t, :, s]).exp2_()
+        blocks = _blocks(T, m, n, Q.device.type)
+        scratch, second = (_scratch(Q, blocks, T, m, n) for _ in range(2))
+        for i, (t, s) in enumerate(blocks):
+            g = grad[t, :, s]
+            if ctx.kept:
+                P = ctx.kept[i]
+            else:  # one more row subtracts the level from the scores
+                Kb = _with_one(torch.cat([K[t], offsets[t, None]], dim=1))
+                scores = _product(Kb, _queries(Q[t, :, s], -level[t, :, s]), scratch)
+                P = (scores.clamp_(min=FLOOR) if ctx.shifted[i] else scores).exp2_()
             if dV is not None:
-                _add(dV[t], grad[t, :, s], P.mT, s)
+                _add(dV[t], g, P.mT, s)
             if dQ is None and dK is None and doff is None:
                 continue
-            slope = _product(Va[t], ga[t, :, s]).mul_(P)
+            # and one subtracts g.u from the products g.v
+            along = (g * u[t, :, s]).sum(dim=1, keepdim=True)
+            slope = _product(_with_one(V[t]), torch.cat([g, -along], dim=1), second).mul_(P)
             if dQ is not None:
                 torch.bmm(K[t], slope, out=dQ[t, :, s])
             if dK is not None:
@@ -182,15 +203,13 @@ class _Moments(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, A: Tensor, X: Tensor, G: Tensor) -> Tensor:
         T, d, n = X.shape
-        Qa, Ka = _augmented(A, X, -((G @ X) * X).sum(dim=-2))
-        pairs, triples, _, _ = _monomials(d)
-        X2 = X[:, pairs[0]] * X[:, pairs[1]]
-        X3 = X2[:, triples[0]] * X[:, triples[1]]
-        V = torch.cat([torch.ones_like(X[:, :1]), X, X2, X3], dim=1)
-        moderate = _moderate(Qa, Ka)
-        E = X.new_empty(T, V.shape[1], n)
-        for t, s in _blocks(T, n, n, X.device.type):
-            P, _ = _weights(Qa[t, :, s], Ka[t], moderate)
+        offsets = -((G @ X) * X).sum(dim=-2)
+        V = _powers(X)
+        E = torch.empty_like(V)
+        blocks = _blocks(T, n, n, X.device.type)
+        scratch = _scratch(X, blocks, T, n, n)
+        for t, s in blocks:
+            P, _ = _weights(A[t, :, s], X[t], offsets[t], scratch)
             torch.bmm(V[t], P, out=E[t, :, s])
         E = E[:, 1:] / E[:, :1]
         ctx.save_for_backward(E)
@@ -201,8 +220,9 @@ class _Moments(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> Any:
         (E,) = ctx.saved_tensors
         d = grad.shape[1]
-        pairs, _, of_pair, of_triple = _monomials(d)
-        E1, E2, E3 = E.split([d, len(pairs[0]), E.shape[1] - d - len(pairs[0])], dim=1)
+        of_pair, of_triple = _monomials(d)
+        pairs = d * (d + 1) // 2
+        E1, E2, E3 = E.split([d, pairs, E.shape[1] - d - pairs], dim=1)
         along = (grad * E1).sum(dim=1, keepdim=True)
         dA = sum(grad[:, c : c + 1] * E2[:, of_pair[c]] for c in range(d)) - along * E1
         third = torch.bmm(grad, E3.mT)  # (T, d, monomials): entry (c, abc) of the sum over queries
@@ -213,25 +233,31 @@ class _Moments(torch.autograd.Function):
         return dA, None, dG
 
 
+def _powers(X: Tensor) -> Tensor:
+    """All monomials of degree 0 to 3 of X (T, d, n), once each: by degree, then lexicographic."""
+    T, d, n = X.shape
+    V = X.new_empty(T, math.comb(d + 3, 3), n)
+    V[:, 0] = 1
+    V[:, 1 : d + 1] = X
+    # x_a times those of the degree below that start at x_a or later, which are the last ones
+    end = d + 1
+    for degree in (1, 2):
+        free = end
+        for a in range(d):
+            count = math.comb(d - a + degree - 1, degree)
+            torch.mul(X[:, a : a + 1], V[:, end - count : end], out=V[:, free : free + count])
+            free += count
+        end = free
+    return V
+
+
 @cache
-def _monomials(d: int) -> tuple[Any, Any, Any, Any]:
-    """Index tables of the monomials of degree 2 and 3 in d variables, each listed once.
-
-    (first, second) factor of each pair; (pair, factor) of each triple; the places of x_a x_b,
-    (d, d), and of x_c x_a x_b, (d, d, d), in these lists.
-    """
-    pairs = list(itertools.combinations_with_replacement(range(d), 2))
-    triples = list(itertools.combinations_with_replacement(range(d), 3))
-    place2 = {p: i for i, p in enumerate(pairs)}
-    place3 = {t: i for i, t in enumerate(triples)}
-
-    def table(order: int, place: dict[Any, int]) -> Tensor:
-        entries = [place[tuple(sorted(i))] for i in itertools.product(range(d), repeat=order)]
-        return torch.tensor(entries).reshape((d,) * order)
-
-    return (
-        ([a for a, _ in pairs], [b for _, b in pairs]),
-        ([place2[t[:2]] for t in triples], [t[2] for t in triples]),
-        table(2, place2),
-        table(3, place3),
-    )
+def _monomials(d: int) -> tuple[Tensor, Tensor]:
+    """Where x_a x_b and x_c x_a x_b stand among those of their degree: (d, d) and (d, d, d)."""
+    tables = []
+    for degree in (2, 3):
+        listed = itertools.combinations_with_replacement(range(d), degree)
+        place = {indices: i for i, indices in enumerate(listed)}
+        entries = [place[tuple(sorted(i))] for i in itertools.product(range(d), repeat=degree)]
+        tables.append(torch.tensor(entries).reshape((d,) * degree))
+    return tables[0], tables[1]

@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import torch
@@ -74,6 +74,7 @@ class FastTransformer:
     """
 
     model: TrainableTransformer
+    _tables: dict[Any, Tensor] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __call__(self, parameters: Mapping[str, Tensor], X: Tensor, C: Tensor) -> Tensor:
         """The updated centers (S, B, k, d).
@@ -150,7 +151,7 @@ class FastTransformer:
         # points from centers: kappa are the keys less the query of the median
         Wq, bq = self._read(parameters, "points_from_centers.query")
         Wk, bk = self._read(parameters, "points_from_centers.key")
-        gap = (Wk - Wq)[:, None, :, :d] @ median + (bk - bq)[:, None]
+        gap = (Wk[..., :d] - Wq[..., :d])[:, None] @ median + (bk - bq)[:, None]
         kappa = self._of_centers(Wk, moved) + gap
         keys = (2 * g * Wq[..., :d].mT)[:, None] @ kappa
         offsets = -g * kappa.square().sum(dim=-2)
@@ -171,7 +172,7 @@ class FastTransformer:
         K, V = read.split([self.model.d_emb, d], dim=-2)
         # the same for all points of a task, beside [median, 0]
         common = (cross[..., :d] + own)[:, None] @ median + (cross_bias + own_bias)[:, None]
-        Q = self._of_centers(Wq, moved) + (Wq - Wk)[:, None, :, :d] @ median
+        Q = self._of_centers(Wq, moved) + (Wq[..., :d] - Wk[..., :d])[:, None] @ median
         Q = 2 * g * (Q + (bq - bk)[:, None] - Wk[:, None] @ common)
         new = moved + _batched(attention, Q, K, -g * K.square().sum(dim=-2), V)
         new = new + Wv[:, None, :d, :d] @ median + Wv[:, None, :d] @ common + bv[:, None, :d]
@@ -182,7 +183,7 @@ class FastTransformer:
         Wv, bv = self._read(parameters, "centers_from_centers.value")
         middle = moved.detach().median(dim=-1, keepdim=True).values
         around = moved - middle
-        gap = (Wq - Wk)[:, None, :, :d] @ (middle + median) + (bq - bk)[:, None]
+        gap = (Wq[..., :d] - Wk[..., :d])[:, None] @ (middle + median) + (bq - bk)[:, None]
         Q, K = 2 * g * (self._of_centers(Wq, around) + gap), self._of_centers(Wk, around)
         V = self._of_centers(Wv[:, :d], moved)
         new = new + _batched(attention, Q, K, -g * K.square().sum(dim=-2), V)
@@ -238,9 +239,16 @@ class FastTransformer:
         d, code = self.model.d, self.model.table
         part = matrix[..., d:]
         if code.name != "one_hot":
-            table = torch.tensor(code.table.astype(float), dtype=C.dtype, device=C.device)
-            part = part @ table.mT
+            part = part @ self._codes(C).mT
         return matrix[:, None, :, :d] @ C + part[:, None]
+
+    def _codes(self, like: Tensor) -> Tensor:
+        """The code table (k, p); making a tensor of it takes as long as a product of matrices."""
+        key = (like.dtype, like.device)
+        if key not in self._tables:
+            table = self.model.table.table.astype(float)
+            self._tables[key] = torch.tensor(table, dtype=like.dtype, device=like.device)
+        return self._tables[key]
 
     def _check(self, parameters: Mapping[str, Tensor], X: Tensor, C: Tensor) -> None:
         self.model.check(parameters)

@@ -19,7 +19,7 @@ from constructions.surrogates import exponent_of, gradient_from, weights
 Tensor = Any  # torch.Tensor
 
 CACHED = 1 << 17  # distances whose surrogates are computed together
-BLOCK = {"cpu": 1 << 17, "cuda": 1 << 27}  # distances in memory at a time, in a Lloyd step
+BLOCK = {"cpu": 1 << 18, "cuda": 1 << 27}  # distances in memory at a time, in a Lloyd step
 
 
 def squared_distances(X: Tensor, C: Tensor) -> Tensor:

@@ -134,7 +134,12 @@ class TrainableTransformer:
     def tokens(self, X: Tensor, C: Tensor) -> tuple[Tensor, Tensor]:
         """X (..., n, d) and C (..., k, d) as tokens (..., n, d_emb) and (..., k, d_emb)."""
         for name, a, rows in (("X", X, "n"), ("C", C, self.k)):
-            if a.ndim < 2 or a.shape[-1] != self.d or 0 in a.shape or rows not in ("n", a.shape[-2]):
+            if (
+                a.ndim < 2
+                or a.shape[-1] != self.d
+                or 0 in a.shape
+                or rows not in ("n", a.shape[-2])
+            ):
                 raise InputError(
                     f"{name} has shape {tuple(a.shape)}; this model takes (..., {rows}, {self.d})"
                 )

@@ -10,6 +10,7 @@ import click
 from verify import __version__
 from verify.commands import attack as attack_commands
 from verify.commands import audit as audit_commands
+from verify.commands import bench as bench_commands
 from verify.commands import bound as bound_commands
 from verify.commands import claims as claim_commands
 from verify.commands import train as train_commands
@@ -35,6 +36,7 @@ def leanlloyd() -> None:
 
 
 for command in (
+    *bench_commands.COMMANDS,
     *claim_commands.COMMANDS,
     *audit_commands.COMMANDS,
     *bound_commands.COMMANDS,

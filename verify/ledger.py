@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import math
 import platform
 from collections import Counter, defaultdict
 from collections.abc import Iterable
@@ -17,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from verify import __version__, claims
-from verify.claim import Case, Claim, Evidence, Run, Verdict, to_json, verdict_of
+from verify.claim import Case, Claim, Evidence, Kind, Run, Verdict, to_json, verdict_of
 from verify.runner import Done, fingerprint
 from verify.search import describe
 from verify.sources import CONFLICTS, DOCUMENTS, PAPER
@@ -113,7 +114,7 @@ def changes(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
     """Sentences about claims whose verdict differs between two ledgers."""
     before = {row["id"]: row["verdict"] for row in old["claims"]}
     return [
-        f"{row['id']}: the verdict was {before[row['id']]!r}, now it is {row['verdict']!r}"
+        f"{row['id']}: the verdict was '{before[row['id']]}', now it is '{row['verdict']}'"
         for row in new["claims"]
         if row["id"] in before and before[row["id"]] != row["verdict"]
     ]
@@ -227,9 +228,14 @@ def _headline(claim: Claim, evidence: list[Evidence]) -> Evidence | None:
     pool = full or usable or [e for e in evidence if e.measured is not None]
     if not pool:
         return None
-    return max(
-        pool, key=lambda e: (float(e.ratio) if e.ratio is not None else -1.0, e.violated > 0)
-    )
+    downward = claim.kind in (Kind.LOWER, Kind.TREND, Kind.LIMITATION)
+
+    def nearness(e: Evidence) -> tuple[float, bool]:
+        if e.ratio is None:
+            return -math.inf, e.violated > 0
+        return (-float(e.ratio) if downward else float(e.ratio)), e.violated > 0
+
+    return max(pool, key=nearness)
 
 
 def _counterexample(claim: Claim, e: Evidence | None) -> dict[str, Any] | None:

@@ -7,6 +7,7 @@ depends on has changed since (see `fingerprint`).
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import hashlib
 import json
@@ -29,14 +30,7 @@ from verify.claim import Check, Claim, Evidence, Run
 from verify.files import write_atomically
 
 _ROOT = Path(__file__).resolve().parent.parent
-_CORE = (
-    "constructions/*.py",
-    "verify/claim.py",
-    "verify/search.py",
-    "verify/draws.py",
-    "verify/strategies.py",
-    "verify/oracles/*.py",
-)
+_PACKAGES = ("constructions", "verify")
 
 
 class InfrastructureError(RuntimeError):
@@ -54,8 +48,7 @@ class Done:
 
 @cache
 def fingerprint(claim_id: str) -> str:
-    """A hash of all source text that the evidence of a claim depends on: its own module, what its
-    section shares, the constructions, the oracles and the search."""
+    """A hash of all source text of this project that the evidence of a claim depends on."""
     digest = hashlib.sha256()
     for file in sources(claim_id):
         digest.update(file.name.encode())
@@ -64,12 +57,30 @@ def fingerprint(claim_id: str) -> str:
 
 
 def sources(claim_id: str) -> list[Path]:
-    """The files that `fingerprint` reads."""
-    own = Path(str(claims.registry()[claim_id][2].__file__))
-    files = {own, *own.parent.glob("_*.py")}
-    for pattern in _CORE:
-        files.update(_ROOT.glob(pattern))
-    return sorted(files)
+    """The files that `fingerprint` reads: the claim's module and whatever of this project it
+    imports, directly or through others."""
+    found: set[Path] = set()
+    todo = [Path(str(claims.registry()[claim_id][2].__file__))]
+    while todo:
+        file = todo.pop()
+        if file not in found:
+            found.add(file)
+            todo += _imported(file)
+    return sorted(found)
+
+
+@cache
+def _imported(file: Path) -> list[Path]:
+    """The project's files that a file imports, at its top or inside a function."""
+    names: set[str] = set()
+    for node in ast.walk(ast.parse(file.read_bytes())):
+        if isinstance(node, ast.Import):
+            names.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            names.update((node.module, *(f"{node.module}.{alias.name}" for alias in node.names)))
+    paths = [_ROOT / n.replace(".", "/") for n in names if n.partition(".")[0] in _PACKAGES]
+    files = [path.with_suffix(".py") for path in paths] + [path / "__init__.py" for path in paths]
+    return sorted(path for path in files if path.exists())
 
 
 def run_check(claim_id: str, check: str, run: Run) -> Done:

@@ -134,7 +134,9 @@ class _Looking:
             e.problem = f"no case met the hypotheses ({e.excluded} were excluded)"
         elif e.variant and e.violated and not self.expects_violation:
             # it does not touch the verdict on the statement, but it must not pass unnoticed
-            e.problem = f"{e.violated} cases violate the variant, the smallest: {e.counterexample!r}"
+            e.problem = f"{e.violated} cases violate the variant; smallest: {e.counterexample!r}"
+        if tally.kind is Kind.IFF:
+            e.measured, e.bound = e.violated, 0  # cases in which the two sides disagree
         return e
 
     @property

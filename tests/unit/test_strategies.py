@@ -67,17 +67,17 @@ def power_of_two(k):
 
 @pytest.fixture(scope="module")
 def wide():
-    return sample(instances(), 200)
+    return sample(instances(), 120)
 
 
 @pytest.fixture(scope="module")
 def small():
-    return sample(instances(SMALL), 200)
+    return sample(instances(SMALL), 120)
 
 
 @pytest.fixture(scope="module")
 def free():
-    return sample(instances(SMALL, free_centers=True), 200)
+    return sample(instances(SMALL, free_centers=True), 120)
 
 
 def test_instances_are_instances(wide, small, free):

@@ -76,7 +76,9 @@ def attack_command(
             yield attack
 
     def label(_: Any) -> str:
-        return f"{attack.best_value / setting.n:.6g} per point, ratio {attack.best_value / sharp:.4g}"
+        return (
+            f"{attack.best_value / setting.n:.6g} per point, ratio {attack.best_value / sharp:.4g}"
+        )
 
     for _ in progress(work(), rounds, label, f"x {_REPORT} steps"):
         pass
@@ -100,7 +102,9 @@ def attack_command(
     click.echo(f"gradient norm  {value:.10g}  ({value / setting.n:.8g} per point)")
     click.echo(f"sharp bound    {sharp:.10g}")
     click.echo(f"ratio          {value / sharp:.6g}")
-    click.echo(f"{attack.step} steps, {plan.restarts} restarts, {time.perf_counter() - began:.0f} s")
+    click.echo(
+        f"{attack.step} steps, {plan.restarts} restarts, {time.perf_counter() - began:.0f} s"
+    )
     if out is not None:
         click.echo(f"witness        {out}")
 

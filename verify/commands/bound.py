@@ -31,9 +31,13 @@ def setting_options(points: int) -> Callable[[Callable[..., Any]], Callable[...,
         for option in reversed(
             (
                 click.option("--code", default="binary", show_default=True, help="Cluster code."),
-                click.option("-d", "d", type=int, default=4, show_default=True, help="Coordinates."),
+                click.option(
+                    "-d", "d", type=int, default=4, show_default=True, help="Coordinates."
+                ),
                 click.option("-k", "k", type=int, default=6, show_default=True, help="Clusters."),
-                click.option("-n", "n", type=int, default=points, show_default=True, help="Points."),
+                click.option(
+                    "-n", "n", type=int, default=points, show_default=True, help="Points."
+                ),
                 click.option(
                     "--gamma",
                     type=float,
@@ -55,9 +59,7 @@ def setting_options(points: int) -> Callable[[Callable[..., Any]], Callable[...,
                     show_default=True,
                     help="Bound B on the spectral norm of each of the twelve matrices.",
                 ),
-                click.option(
-                    "--regularizer", default="l2", show_default=True, help="ne or l2."
-                ),
+                click.option("--regularizer", default="l2", show_default=True, help="ne or l2."),
             )
         ):
             command = option(command)
@@ -234,7 +236,9 @@ def _reached(claim_id: str) -> list[dict[str, Any]]:
         rows = ledger.load(ledger.reference_path())["claims"]
     except (LedgerError, OSError):
         return []
-    evidence = next((row["evidence"] for row in rows if row["id"] == claim_id), [])
+    evidence: list[dict[str, Any]] = next(
+        (row["evidence"] for row in rows if row["id"] == claim_id), []
+    )
     return [
         {"label": f"share reached by {claim_id} {e['check']}, {row[0]}", "share": row[-1]}
         for e in evidence

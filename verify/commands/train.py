@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 from dataclasses import fields
 from pathlib import Path
@@ -18,6 +17,7 @@ from constructions.tasks import FAMILIES, SCALINGS
 from constructions.training import Look, Settings
 from verify.console import CommandError, Exit, progress
 from verify.experiments.runs import Plan, TrainingRun, quartiles
+from verify.memory import quick_memory
 
 _DEFAULT = Settings()
 
@@ -208,17 +208,6 @@ def _require_device(device: str) -> None:
         raise CommandError(f"--device {device} is not known; allowed: cpu, cuda")
     if device == "cuda" and not torch.cuda.is_available():
         raise CommandError("--device cuda: torch finds no CUDA device here", Exit.INFRASTRUCTURE)
-
-
-def quick_memory() -> None:
-    """Ask glibc to keep freed memory: mapping and unmapping every large tensor costs page faults,
-    up to half the time of a step. Elsewhere nothing happens."""
-    try:
-        libc = ctypes.CDLL(None)
-        for parameter, value in ((-3, 2**31 - 1), (-1, 2**31 - 1), (-2, 1 << 28)):
-            libc.mallopt(parameter, value)
-    except (OSError, AttributeError, TypeError):
-        pass
 
 
 COMMANDS = (train,)

@@ -281,8 +281,9 @@ CLAIM = Claim(
             "lost",
             scope="k = 17, codes 01111 and 10000 (five bits apart)",
             assuming=(ONLY_A_PAIR.name,),
-            variant="the shared points are lost at five bits (they are)",
+            variant="both centers keep the points they share at five bits (they do not)",
             cases=lambda run: [line(17, 15, 16)],
+            until_violation=True,
         ),
         Study(
             "smallest-k",

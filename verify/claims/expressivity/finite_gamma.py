@@ -22,6 +22,7 @@ from verify.claims.expressivity._finite import (
     sweep,
     two_points,
 )
+from verify.claims.expressivity._finite_rounding import as_the_formula
 from verify.claims.expressivity._finite_tables import broken_ties, curves, needed
 from verify.claims.expressivity._shared import Sample
 from verify.search import Adversarial, Study
@@ -75,6 +76,15 @@ CLAIM = Claim(
             ),
             measure=as_computed,
             arithmetic="numpy float64",
+        ),
+        Sample(
+            "as-the-formula",
+            scope="k = 3 and 5, n = 8 and 12, two families, five codes, half decades of inverse "
+            "temperature",
+            variant="the float64 layer is the layer of the formula, up to its rounding",
+            cases=sweep(((3, 2, 8), (5, 2, 12)), 1, 1e-11),
+            measure=as_the_formula,
+            arithmetic="numpy float64 beside ball arithmetic (arb)",
         ),
         Adversarial(
             "two-points",

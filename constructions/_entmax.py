@@ -1,0 +1,185 @@
+r"""Weights of the regularized minimum: softmax, sparsemax, and the entmax family around them.
+
+All take u = (r - min r) / temperature, so u >= 0 with a smallest entry of 0, possibly infinite
+elsewhere, and find P on the simplex of the last axis. With b = alpha - 1,
+
+    P_j = E(u_j + s),      E(y) = [1 - b y]_+^(1/b)      (exp(-y) for alpha = 1),
+
+for the one s >= 0 that makes them sum to 1 (docs/theory/surrogates.md, "The entmax family").
+The slopes P_j^(2 - alpha) = -E'(u_j + s) come along: they make the gradient.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from array_api_compat import is_torch_array
+
+from constructions.arrays import Array, NumberSystem
+
+_FEW = 8  # up to so many entries are sorted by comparing all pairs
+_ROUNDS = 100  # Newton steps; about 10 are needed, so this only guards against an endless loop
+
+
+def softmax(u: Array, system: NumberSystem) -> tuple[Array, Array]:
+    """alpha = 1: exp(-u), normalized, which are the slopes as well."""
+    w = system.xp.exp(-u)
+    p = w / system.xp.sum(w, axis=-1, keepdims=True)
+    return p, p
+
+
+def sparsemax(u: Array, system: NumberSystem) -> tuple[Array, Array]:
+    """alpha = 2: max(t - u, 0) for the t in (0, 1] that makes them sum to 1, and the support as 0
+    and 1. Exact in rationals."""
+    return _by_sorting(u, system) if u.shape[-1] <= _FEW else _by_newton(u, system)
+
+
+def sparsemax_threshold(u: Array, system: NumberSystem) -> tuple[Array, Array]:
+    """The threshold t of `sparsemax`, and the size of the support {u_j < t}, both (..., 1)."""
+    xp = system.xp
+    _, support = sparsemax(u, system)
+    size = xp.sum(support, axis=-1, keepdims=True)
+    inside = xp.where(support > 0, u, system.full((1,), 0))
+    return (xp.sum(inside, axis=-1, keepdims=True) + 1) / size, size
+
+
+def _by_sorting(u: Array, system: NumberSystem) -> tuple[Array, Array]:
+    """The threshold is the smallest of (1 + sum of the m smallest entries) / m over m: each is the
+    solution for m entries alone, so none is too small, and the support is one of these sets.
+
+    Few entries are sorted fastest by exchanging whole columns.
+    """
+    xp = system.xp
+    columns = [u[..., j : j + 1] for j in range(u.shape[-1])]
+    total = threshold = system.full((*u.shape[:-1], 1), 1)
+    for m in range(len(columns)):
+        for j in range(m + 1, len(columns)):
+            a, b = columns[m], columns[j]
+            columns[m], columns[j] = xp.minimum(a, b), xp.maximum(a, b)
+        if m > 0:  # the smallest entry is 0
+            total = total + columns[m]
+            threshold = xp.minimum(threshold, total / (m + 1))
+    return clip(threshold - u, system, low=0), _below(u, threshold, system)
+
+
+def _by_newton(u: Array, system: NumberSystem) -> tuple[Array, Array]:
+    """Newton's method on sum_j max(t - u_j, 0) = 1, convex and piecewise linear in t.
+
+    From t = 1, the solution if the smallest entry stood alone, it comes down without passing the
+    solution, and is there, exactly in rationals, when the support stops shrinking: after at most
+    k steps, and after about 10 in practice. In floats one more step takes back the rounding of a
+    sum of many entries.
+    """
+    xp = system.xp
+    threshold = system.full((*u.shape[:-1], 1), 1)
+    size = threshold + u.shape[-1]
+    support = None
+    for _ in range(u.shape[-1] + 1):
+        support = _below(u, threshold, system, support)
+        before, size = size, xp.sum(support, axis=-1, keepdims=True)
+        if _equal(size, before, system):
+            break
+        support *= u
+        threshold = (xp.sum(support, axis=-1, keepdims=True) + 1) / size
+    p = clip(threshold - u, system, low=0)
+    if system.exact:
+        return p, support
+    threshold = threshold - (xp.sum(p, axis=-1, keepdims=True) - 1) / size
+    return clip(threshold - u, system, low=0), _below(u, threshold, system, support)
+
+
+def entmax(u: Array, alpha: float, system: NumberSystem) -> tuple[Array, Array]:
+    """Any alpha > 1 in floats."""
+    p = _by_smooth_newton(u, alpha, system) if alpha < 2 else _by_bisection(u, alpha, system)
+    p = p / system.xp.sum(p, axis=-1, keepdims=True)
+    return p, slopes(p, alpha, system)
+
+
+def slopes(p: Array, alpha: Any, system: NumberSystem) -> Array:
+    """P_j^(2 - alpha) on the support, 0 outside."""
+    if alpha == 1:
+        return p
+    support = system.indicator(p > 0)
+    if alpha == 2:
+        return support
+    # a power of 0 would be infinite, here or in its derivative
+    return support * system.xp.where(p > 0, p, system.full((1,), 1)) ** (2 - float(alpha))
+
+
+def _by_smooth_newton(u: Array, alpha: float, system: NumberSystem) -> Array:
+    """Newton's method for s, 1 < alpha < 2, on the norm (sum_j E(u_j + s))^b = 1.
+
+    In 1 - b s this is the 1/b-norm of the positive parts, which is convex, so the method comes
+    down to the solution as it does for alpha = 2; and for alpha near 1 it is nearly linear.
+    """
+    xp = system.xp
+    b = alpha - 1
+    enough = 1 + (u.shape[-1] + 8) * system.eps  # a sum of k weights is no better than this
+    s = system.full((*u.shape[:-1], 1), 0)
+    for _ in range(_ROUNDS):
+        p, slope = _deformed_exponential(u + s, alpha, system)
+        total = xp.sum(p, axis=-1, keepdims=True)
+        step = -xp.expm1(-b * xp.log(total)) / b * total
+        s = s + step / xp.sum(slope, axis=-1, keepdims=True)
+        if bool(xp.all(total <= enough)):
+            break
+    return _deformed_exponential(u + s, alpha, system)[0]
+
+
+def _deformed_exponential(y: Array, alpha: float, system: NumberSystem) -> tuple[Array, Array]:
+    """E(y), and minus its derivative E(y)^(2 - alpha)."""
+    b = alpha - 1
+    if alpha == 1.5:
+        root = clip(1 - y / 2, system, low=0)
+        return root * root, root
+    # log1p keeps every digit when alpha is near 1; outside of the support it is -inf
+    log = system.xp.log1p(-clip(b * y, system, high=1)) / b
+    return system.xp.exp(log), system.xp.exp(log * (1 - b))
+
+
+def _by_bisection(u: Array, alpha: float, system: NumberSystem) -> Array:
+    """alpha > 2, where the norm is not convex: P_j = [t - v_j]_+^(1/b) with v = b u, bisecting t.
+
+    A power below 1 magnifies the rounding of t next to a v_j. So the origin is moved to what was
+    found, and a second round of bisections finds the rest of t.
+    """
+    xp = system.xp
+    b = alpha - 1
+    v = clip(u * b, system, high=1)
+    high = system.full((*u.shape[:-1], 1), 1)
+    low = high * float(u.shape[-1]) ** -b
+    for _ in range(2):
+        for _ in range(2 - int(math.log2(system.eps))):
+            middle = (low + high) / 2
+            total = xp.sum(clip(middle - v, system, low=0) ** (1 / b), axis=-1, keepdims=True)
+            low, high = xp.where(total < 1, middle, low), xp.where(total < 1, high, middle)
+        v, low, high = v - low, low - low, high - low
+    return clip(high - v, system, low=0) ** (1 / b)
+
+
+# The primitives below have a form for torch that takes half of the time of the portable one.
+
+
+def clip(a: Array, system: NumberSystem, low: Any = None, high: Any = None) -> Array:
+    """min(max(a, low), high), where a bound is a number or None. May write over `a`."""
+    if is_torch_array(a):
+        return a.clamp_(low, high)
+    if low is not None:
+        a = system.xp.maximum(a, system.full((1,), low))
+    return a if high is None else system.xp.minimum(a, system.full((1,), high))
+
+
+def _below(a: Array, b: Array, system: NumberSystem, out: Array = None) -> Array:
+    """1 where a < b, else 0, as numbers. May write over `out`."""
+    if is_torch_array(a):
+        import torch
+
+        return torch.lt(a, b, out=torch.empty_like(a) if out is None else out)
+    return system.indicator(a < b)
+
+
+def _equal(a: Array, b: Array, system: NumberSystem) -> bool:
+    if is_torch_array(a):
+        return bool(a.equal(b))
+    return bool(system.xp.all(a == b))

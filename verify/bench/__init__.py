@@ -1,0 +1,5 @@
+"""How fast it is, as ratios measured in one run. One module a bench, each with
+`measure(rounds=…) -> Table` or a list of tables."""
+
+NAMES = ("rationals", "surrogate", "lloyd", "sampling", "multistep", "attention", "train")
+"""Modules of this package, quick ones first."""

@@ -1,0 +1,50 @@
+"""How times and memory are measured: process CPU time, medians, contestants in turn."""
+
+from __future__ import annotations
+
+import multiprocessing
+import statistics
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch.profiler import ProfilerActivity, profile
+
+
+def in_turn(work: Mapping[str, Callable[[], Any]], rounds: int) -> dict[str, float]:
+    """Median CPU milliseconds of each, measured in turn so that all see the same machine.
+
+    CPU time of the process, all threads, and not wall time: other processes on the machine then
+    cost little. One run before each is not counted.
+    """
+    for run in work.values():
+        run()
+    times: dict[str, list[float]] = {name: [] for name in work}
+    for _ in range(rounds):
+        for name, run in work.items():
+            start = time.process_time()
+            run()
+            times[name].append(time.process_time() - start)
+    return {name: 1e3 * statistics.median(found) for name, found in times.items()}
+
+
+def peak_bytes(run: Callable[[], Any]) -> int:
+    """Largest number of bytes in tensors that `run` holds at a time, beyond what was there."""
+    run()
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as found:
+        run()
+    live = peak = 0
+    for event in found.profiler.kineto_results.events():
+        if event.name() == "[memory]":
+            live += event.nbytes()
+            peak = max(peak, live)
+    return peak
+
+
+def fresh(function: Callable[..., Any], *arguments: Any) -> Any:
+    """The result of a module's function, computed in a new process: with the allocator as it comes,
+    whatever this process did to its own."""
+    context = multiprocessing.get_context("spawn")
+    with context.Pool(1, initializer=torch.set_num_threads, initargs=(1,)) as pool:
+        return pool.apply(function, arguments)

@@ -1,0 +1,1 @@
+"""Convergence of training and generalization of what is trained."""

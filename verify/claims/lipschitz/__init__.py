@@ -1,0 +1,1 @@
+"""Lipschitz constants: the chain behind Theorem 3.1, link by link."""

@@ -1,0 +1,1 @@
+"""Training runs on disk: settings, checkpoints, curves."""
