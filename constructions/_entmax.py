@@ -1,12 +1,11 @@
 r"""Weights of the regularized minimum: softmax, sparsemax, and the entmax family around them.
 
-All take u = (r - min r) / temperature, so u >= 0 with a smallest entry of 0, possibly infinite
-elsewhere, and find P on the simplex of the last axis. With b = alpha - 1,
+All take u = (r - min r) / temperature, finite and with a smallest entry of 0, and find P on the
+simplex of the last axis. With b = alpha - 1,
 
     P_j = E(u_j + s),      E(y) = [1 - b y]_+^(1/b)      (exp(-y) for alpha = 1),
 
 for the one s >= 0 that makes them sum to 1 (docs/theory/surrogates.md, "The entmax family").
-The slopes P_j^(2 - alpha) = -E'(u_j + s) come along: they make the gradient.
 """
 
 from __future__ import annotations
@@ -22,26 +21,23 @@ _FEW = 8  # up to so many entries are sorted by comparing all pairs
 _ROUNDS = 100  # Newton steps; about 10 are needed, so this only guards against an endless loop
 
 
-def softmax(u: Array, system: NumberSystem) -> tuple[Array, Array]:
-    """alpha = 1: exp(-u), normalized, which are the slopes as well."""
+def softmax(u: Array, system: NumberSystem) -> Array:
+    """alpha = 1: exp(-u), normalized."""
     w = system.xp.exp(-u)
-    p = w / system.xp.sum(w, axis=-1, keepdims=True)
-    return p, p
-
-
-def sparsemax(u: Array, system: NumberSystem) -> tuple[Array, Array]:
-    """alpha = 2: max(t - u, 0) for the t in (0, 1] that makes them sum to 1, and the support as 0
-    and 1. Exact in rationals."""
-    return _by_sorting(u, system) if u.shape[-1] <= _FEW else _by_newton(u, system)
+    return w / system.xp.sum(w, axis=-1, keepdims=True)
 
 
 def sparsemax_threshold(u: Array, system: NumberSystem) -> tuple[Array, Array]:
-    """The threshold t of `sparsemax`, and the size of the support {u_j < t}, both (..., 1)."""
-    xp = system.xp
-    _, support = sparsemax(u, system)
-    size = xp.sum(support, axis=-1, keepdims=True)
-    inside = xp.where(support > 0, u, system.full((1,), 0))
-    return (xp.sum(inside, axis=-1, keepdims=True) + 1) / size, size
+    """alpha = 2: the t in (0, 1] for which the weights max(t - u, 0) sum to 1, and the size of the
+    support {u_j < t}, both (..., 1). Exact in rationals.
+
+    Rounding, in halves h of eps, to first order. u was rounded twice, so that u_j <= 1 is off by
+    at most 2 h, which moves t by no more. The last step to t is from weights of sum about 1: their
+    own rounding, and that of adding s of them, is at most (s + 1) h, divided by s; rounding the
+    result adds h. So t is within 5 h, a weight within 8 h = 4 eps, and the sum of the weights
+    within (s + 2) eps of 1, whatever k.
+    """
+    return _by_sorting(u, system) if u.shape[-1] <= _FEW else _by_newton(u, system)
 
 
 def _by_sorting(u: Array, system: NumberSystem) -> tuple[Array, Array]:
@@ -60,7 +56,7 @@ def _by_sorting(u: Array, system: NumberSystem) -> tuple[Array, Array]:
         if m > 0:  # the smallest entry is 0
             total = total + columns[m]
             threshold = xp.minimum(threshold, total / (m + 1))
-    return clip(threshold - u, system, low=0), _below(u, threshold, system)
+    return threshold, xp.sum(below(u, threshold, system), axis=-1, keepdims=True)
 
 
 def _by_newton(u: Array, system: NumberSystem) -> tuple[Array, Array]:
@@ -76,35 +72,22 @@ def _by_newton(u: Array, system: NumberSystem) -> tuple[Array, Array]:
     size = threshold + u.shape[-1]
     support = None
     for _ in range(u.shape[-1] + 1):
-        support = _below(u, threshold, system, support)
+        support = below(u, threshold, system, support)
         before, size = size, xp.sum(support, axis=-1, keepdims=True)
         if _equal(size, before, system):
             break
         support *= u
         threshold = (xp.sum(support, axis=-1, keepdims=True) + 1) / size
-    p = clip(threshold - u, system, low=0)
-    if system.exact:
-        return p, support
-    threshold = threshold - (xp.sum(p, axis=-1, keepdims=True) - 1) / size
-    return clip(threshold - u, system, low=0), _below(u, threshold, system, support)
+    if not system.exact:
+        p = clip(threshold - u, system, low=0)
+        threshold = threshold - (xp.sum(p, axis=-1, keepdims=True) - 1) / size
+    return threshold, size
 
 
-def entmax(u: Array, alpha: float, system: NumberSystem) -> tuple[Array, Array]:
+def entmax(u: Array, alpha: float, system: NumberSystem) -> Array:
     """Any alpha > 1 in floats."""
     p = _by_smooth_newton(u, alpha, system) if alpha < 2 else _by_bisection(u, alpha, system)
-    p = p / system.xp.sum(p, axis=-1, keepdims=True)
-    return p, slopes(p, alpha, system)
-
-
-def slopes(p: Array, alpha: Any, system: NumberSystem) -> Array:
-    """P_j^(2 - alpha) on the support, 0 outside."""
-    if alpha == 1:
-        return p
-    support = system.indicator(p > 0)
-    if alpha == 2:
-        return support
-    # a power of 0 would be infinite, here or in its derivative
-    return support * system.xp.where(p > 0, p, system.full((1,), 1)) ** (2 - float(alpha))
+    return p / system.xp.sum(p, axis=-1, keepdims=True)
 
 
 def _by_smooth_newton(u: Array, alpha: float, system: NumberSystem) -> Array:
@@ -170,12 +153,14 @@ def clip(a: Array, system: NumberSystem, low: Any = None, high: Any = None) -> A
     return a if high is None else system.xp.minimum(a, system.full((1,), high))
 
 
-def _below(a: Array, b: Array, system: NumberSystem, out: Array = None) -> Array:
+def below(a: Array, b: Array, system: NumberSystem, out: Array = None) -> Array:
     """1 where a < b, else 0, as numbers. May write over `out`."""
     if is_torch_array(a):
         import torch
 
-        return torch.lt(a, b, out=torch.empty_like(a) if out is None else out)
+        if out is None:
+            out = torch.empty_like(a if a.numel() >= b.numel() else b)
+        return torch.lt(a, b, out=out)
     return system.indicator(a < b)
 
 

@@ -12,7 +12,6 @@ from typing import Any
 import torch
 
 from constructions import surrogates
-from constructions._entmax import slopes
 from constructions.arrays import Array, NumberSystem
 
 
@@ -48,7 +47,7 @@ class Weights(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad: Array) -> Any:
         (u,) = ctx.saved_tensors
-        slope = slopes(surrogates.weights(u, *ctx.problem), *ctx.problem)
+        slope = surrogates.slopes(surrogates.weights(u, *ctx.problem), *ctx.problem)
         mean = (slope * grad).sum(-1, keepdim=True) / slope.sum(-1, keepdim=True)
         return -slope * (grad - mean), None, None
 
@@ -58,10 +57,11 @@ def _value_and_gradient(
 ) -> tuple[Array, Array]:
     """`surrogate` and `surrogate_gradient` of rows (n, k), in few passes over little memory."""
     low, excess, u = surrogates.scaled(rows, tau, system)
-    p, slope = surrogates.weights_and_slopes(u, alpha, system)
+    p = surrogates.weights(u, alpha, system)
     value = low[..., 0] + excess.mul_(p).sum(-1)
     if alpha < 1.5:
         return value, surrogates.gradient_from(u, p, alpha, system)
+    slope = surrogates.slopes(p, alpha, system)
     b = float(alpha) - 1
     share = slope.div_(slope.sum(-1, keepdim=True).mul_(b))
     return value, p.mul_(1 + 1 / b).sub_(share)

@@ -11,9 +11,9 @@ weights), or the negative Tsallis entropy of an entmax exponent alpha >= 1, whic
 Rounding. All is computed from the excess e_j = r_j - min r >= 0, divided by tau once, so that no
 temperature a float64 can hold overflows on the way, not even in float32. The value is min r plus
 a sum of nonnegative terms, so it is never rounded to below min r. With eps the distance from 1 to
-the next number, every weight is within 4 eps of its exact value for "l2", and their sum within
-(k + 2) eps of 1 (docs/theory/surrogates.md, "Rounding"). A permutation of r, or another place in
-a batch, changes the order of sums and with it the last bits.
+the next number, every "l2" weight is within 4 eps of its exact value, and their sum within
+(k + 2) eps of 1 (`sparsemax_threshold`). A permutation of r, or another place in a batch, changes
+the order of sums and with it the last bits.
 
 Source: the paper's Appendix H.
 """
@@ -28,7 +28,7 @@ from typing import Any
 import numpy as np
 from array_api_compat import is_torch_array
 
-from constructions._entmax import clip, entmax, slopes, softmax, sparsemax, sparsemax_threshold
+from constructions._entmax import below, clip, entmax, softmax, sparsemax_threshold
 from constructions.arrays import (
     Array,
     InputError,
@@ -89,9 +89,7 @@ def surrogate(r: Array, temperature: Any, regularizer: Any) -> Array:
         return Surrogate.apply(r, tau, alpha, system)
 
     def value(rows: Array) -> tuple[Array]:
-        low, excess, u = scaled(rows, tau, system)
-        p = weights(u, alpha, system)
-        return (low[..., 0] + system.xp.sum(p * excess, axis=-1),)
+        return (system.xp.min(rows, axis=-1) + _gap(rows, tau, alpha, system),)
 
     return by_rows(value, r, system)[0]
 
@@ -103,12 +101,7 @@ def surrogate_gap(r: Array, temperature: Any, regularizer: Any) -> Array:
     Takes what `surrogate` takes and raises what it raises.
     """
     system, r, tau, alpha = _checked(r, temperature, regularizer)
-
-    def gap(rows: Array) -> tuple[Array]:
-        _, excess, u = scaled(rows, tau, system)
-        return (system.xp.sum(weights(u, alpha, system) * excess, axis=-1),)
-
-    return by_rows(gap, r, system)[0]
+    return by_rows(lambda rows: (_gap(rows, tau, alpha, system),), r, system)[0]
 
 
 @quiet
@@ -170,16 +163,24 @@ def weights(u: Array, alpha: Any, system: NumberSystem) -> Array:
         from constructions._surrogate_autograd import Weights
 
         return Weights.apply(u, alpha, system)
-    return weights_and_slopes(u, alpha, system)[0]
-
-
-def weights_and_slopes(u: Array, alpha: Any, system: NumberSystem) -> tuple[Array, Array]:
-    """P and P^(2 - alpha), the latter 0 outside of the support."""
     if alpha == 1:
         return softmax(u, system)
     if alpha == 2:
-        return sparsemax(u, system)
+        threshold, _ = sparsemax_threshold(u, system)
+        return clip(threshold - u, system, low=0)
     return entmax(u, float(alpha), system)
+
+
+def slopes(p: Array, alpha: Any, system: NumberSystem) -> Array:
+    """P^(2 - alpha) where P is positive, 0 elsewhere: what the gradient and the Jacobian of the
+    weights are made of."""
+    if alpha == 1:
+        return p
+    zero = system.full((1,), 0)
+    if alpha == 2:
+        return below(zero, p, system)
+    # a power of 0 would be infinite, here or in its derivative
+    return below(zero, p, system) * system.xp.where(p > 0, p, zero + 1) ** (2 - float(alpha))
 
 
 def gradient_from(u: Array, p: Array, alpha: Any, system: NumberSystem) -> Array:
@@ -204,26 +205,37 @@ def gradient_from(u: Array, p: Array, alpha: Any, system: NumberSystem) -> Array
 def scaled(r: Array, tau: Any, system: NumberSystem) -> tuple[Array, Array, Array]:
     """min r (..., 1), the excess r - min r, and the excess divided by tau, all finite.
 
-    What overflows is cut to a large number: its weight is zero all the same, given that `_checked`
-    turned away the temperatures at which it would not be.
+    An excess that overflows is cut to the largest number: its weight is zero all the same, given
+    that `_checked` turned away the temperatures at which it would not be.
     """
     low = system.xp.min(r, axis=-1, keepdims=True)
     excess = r - low
+    if not system.exact:
+        excess = clip(excess, system, high=system.max)
+    return low, excess, _scaled_excess(excess, tau, system)
+
+
+def _scaled_excess(excess: Array, tau: Any, system: NumberSystem) -> Array:
+    """excess / tau, cut to the largest number."""
     if system.exact:
-        return low, excess, excess / system.scalar(tau)
-    largest = system.max
-    if system.tiny <= tau <= largest:
-        excess = clip(excess, system, high=largest * min(1.0, tau))
-        return low, excess, excess / tau
-    # the type of r cannot hold this temperature to full precision, so it is applied in steps
-    excess = clip(excess, system, high=largest)
+        return excess / system.scalar(tau)
+    if 1 <= tau <= system.max:
+        return excess / tau
+    if system.tiny <= tau < 1:
+        return clip(excess / tau, system, high=system.max)
+    # the type of r cannot hold this temperature to full precision: apply it in steps
     mantissa, exponent = math.frexp(tau)
-    u = excess + 0
+    u = excess
     while exponent:
         step = max(-100, min(100, -exponent))
-        u = clip(u * 2.0**step, system, high=largest)
+        u = clip(u * 2.0**step, system, high=system.max)
         exponent += step
-    return low, excess, clip(u / mantissa, system, high=largest)
+    return clip(u / mantissa, system, high=system.max)
+
+
+def _gap(r: Array, tau: Any, alpha: Any, system: NumberSystem) -> Array:
+    _, excess, u = scaled(r, tau, system)
+    return system.xp.sum(weights(u, alpha, system) * excess, axis=-1)
 
 
 def by_rows(

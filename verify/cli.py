@@ -4,20 +4,44 @@ from __future__ import annotations
 
 import os
 import sys
+from importlib import import_module
 
 import click
 
 from verify import __version__
-from verify.commands import attack as attack_commands
-from verify.commands import audit as audit_commands
-from verify.commands import bench as bench_commands
-from verify.commands import bound as bound_commands
-from verify.commands import claims as claim_commands
-from verify.commands import train as train_commands
 from verify.console import CommandError, Exit
 
+COMMANDS = {
+    "list": "claims",
+    "show": "claims",
+    "check": "claims",
+    "report": "claims",
+    "replay": "claims",
+    "audit": "audit",
+    "bound": "bound",
+    "attack": "attack",
+    "train": "train",
+    "bench": "bench",
+}
+"""Each command and its module in `verify.commands`, in the order of the help page."""
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+
+class Commands(click.Group):
+    """Imports a command's module when the command is used: some bring torch with them."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        module = import_module(f"verify.commands.{COMMANDS[cmd_name]}")
+        return next(c for c in module.COMMANDS if c.name == cmd_name)
+
+
+@click.group(
+    cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100}
+)
 @click.version_option(__version__, prog_name="leanlloyd")
 def leanlloyd() -> None:
     """Check the claims of the paper "Leaner Transformers Can Easily Learn to Cluster".
@@ -33,17 +57,6 @@ def leanlloyd() -> None:
     Exit codes: 0 ok, 1 a verdict changed or a check failed, 2 usage or bad input,
     3 evidence is stale, 4 the run could not be carried out, 130 interrupted.
     """
-
-
-for command in (
-    *bench_commands.COMMANDS,
-    *claim_commands.COMMANDS,
-    *audit_commands.COMMANDS,
-    *bound_commands.COMMANDS,
-    *attack_commands.COMMANDS,
-    *train_commands.COMMANDS,
-):
-    leanlloyd.add_command(command)
 
 
 def main() -> None:

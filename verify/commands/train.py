@@ -124,7 +124,7 @@ def train(
     except InputError as error:
         raise CommandError(str(error)) from None
     except OSError as error:
-        what = f"{error.strerror}: {error.filename}" if error.strerror else str(error)
+        what = f"{error.strerror}: {error.filename or folder}" if error.strerror else str(error)
         raise CommandError(f"cannot write the run: {what}", Exit.INFRASTRUCTURE) from None
 
 
