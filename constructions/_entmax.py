@@ -154,12 +154,12 @@ def clip(a: Array, system: NumberSystem, low: Any = None, high: Any = None) -> A
 
 
 def below(a: Array, b: Array, system: NumberSystem, out: Array = None) -> Array:
-    """1 where a < b, else 0, as numbers. May write over `out`."""
+    """1 where a < b, else 0, as numbers; one is broadcast to the other. May write over `out`."""
     if is_torch_array(a):
         import torch
 
         if out is None:
-            out = torch.empty_like(a if a.numel() >= b.numel() else b)
+            out = torch.empty_like(max(a, b, key=lambda x: (x.ndim, x.numel())))
         return torch.lt(a, b, out=out)
     return system.indicator(a < b)
 

@@ -526,8 +526,11 @@ def show(value: Any) -> str:
 def _plain(value: Any) -> Any:
     """Python numbers and nested lists from whatever a library returned."""
     kind = type(value).__name__
-    if isinstance(value, (bool, int, float, str, Fraction)) or value is None:
+    if type(value) in (bool, int, float, str, Fraction) or value is None:
         return value
+    for plain in (int, float, str):  # members of enumerations, and numpy's own floats and texts
+        if isinstance(value, plain):
+            return plain(value)
     if kind == "fmpq":
         return Fraction(int(value.p), int(value.q))
     if kind == "fmpz":

@@ -84,6 +84,9 @@ def test_a_case_takes_what_libraries_return():
         assert Case(t=table)["t"] == [[0.5, 2.0]]
     assert Case(t=rational_array([[half, 2]]))["t"] == [[half, Fraction(2)]]
     assert Case(t=(fmpq(1, 2), fmpz(3), np.int64(4), np.float64(0.5)))["t"] == [half, 3, 4, 0.5]
+    taken = Case(t=[np.float64("inf"), np.str_("a"), Kind.UPPER, np.True_])
+    assert [type(v) for v in taken["t"]] == [float, str, str, bool]
+    assert taken.to_json() == {"t": ["inf", "a", "upper", True]}
     for bad in (1j, np.array([1j]), object(), {"a": 1}, {1, 2}, b"x"):
         with pytest.raises(TypeError, match="a case holds numbers, texts and lists"):
             Case(t=bad)
@@ -380,6 +383,7 @@ def test_evidence_survives_json():
         ],
         seed=2**63,
     )
+    assert type(evidence.to_json()["method"]) is str  # xdist carries nothing but plain types
     back = Evidence.from_json(through_json(evidence.to_json()))
     assert back.to_json() == evidence.to_json()
     assert (back.bound, back.measured, back.ratio) == (F(1, 2), 0.25, math.inf)

@@ -54,6 +54,8 @@ def attack_command(
       leanlloyd attack thm-3.1 -d 4 -k 6 -n 8 --out witness.json
       leanlloyd attack thm-3.1 --code one_hot --regularizer ne --state search.npz
     """
+    import torch
+
     from verify.bounds import theorem
     from verify.bounds.attack import Plan
     from verify.bounds.evaluate import precise
@@ -62,6 +64,7 @@ def attack_command(
         raise CommandError(f"no attack on {name!r}; allowed: thm-3.1")
     setting = setting_from(options)
     plan = Plan(seed, restarts, steps)
+    torch.set_num_threads(1)  # more of them add floats in another order
     attack = _attack(setting, plan, state)
     sharp = float(precise(theorem.alpha(setting.code, setting.regularizer, "sharp"), setting))
     began = time.perf_counter()
