@@ -39,8 +39,9 @@ def lloyd_step(X: Array, C: Array, empty: str = "raise") -> LloydStep:
     """Assign each point to its nearest center, then move each center to the mean of its points.
 
     A point with several nearest centers goes to the one of lowest index. Ties are decided in the
-    arithmetic of the input: exactly in rationals, up to rounding in floats. The result holds the
-    new centers beside the assignments to the old ones.
+    arithmetic of the input: exactly in rationals, up to rounding in floats. Means are accumulated
+    in float64, also for float32. The result holds the new centers beside the assignments to the
+    old ones.
 
     Parameters
     ----------

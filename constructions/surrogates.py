@@ -10,10 +10,9 @@ weights), or the negative Tsallis entropy of an entmax exponent alpha >= 1, whic
 
 Rounding. All is computed from the excess e_j = r_j - min r >= 0, divided by tau once, so that no
 temperature a float64 can hold overflows on the way, not even in float32. The value is min r plus
-a sum of nonnegative terms, so it is never rounded to below min r. With eps the distance from 1 to
-the next number, every "l2" weight is within 4 eps of its exact value, and their sum within
-(k + 2) eps of 1 (`sparsemax_threshold`). A permutation of r, or another place in a batch, changes
-the order of sums and with it the last bits.
+a sum of nonnegative terms, so it is never rounded to below min r. Weights are within a few times
+eps, the distance from 1 to the next number (a bound is derived at `sparsemax_threshold`). A
+permutation of r, or another place in a batch, changes the order of sums and with it the last bits.
 
 Source: the paper's Appendix H.
 """

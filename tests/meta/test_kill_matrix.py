@@ -7,12 +7,12 @@ counterexample disappears, or the check fails to do its job. Everything runs in 
 from __future__ import annotations
 
 import importlib
-import importlib.util
+import runpy
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -21,15 +21,33 @@ from verify.claim import PROFILES, Answer, Case, Kind, Run
 from verify.runner import run_check
 from verify.search import Tally
 
-_SPEC = importlib.util.spec_from_file_location("mutants", Path(__file__).with_name("mutants.py"))
-assert _SPEC is not None
-assert _SPEC.loader is not None
-mutants = importlib.util.module_from_spec(_SPEC)
-sys.modules["mutants"] = mutants
-_SPEC.loader.exec_module(mutants)
 
-MUTANTS = {m.name: m for m in mutants.MUTANTS}
-PAIRS = [(m.name, killer) for m in mutants.MUTANTS for killer in m.killers]
+class Mutant(NamedTuple):
+    """A fault to plant.
+
+    Attributes
+    ----------
+    name : what is wrong
+    place : module and attribute, "constructions.exact._matrices"
+    make : from the right object to the wrong one
+    killers : "claim/check" that have to notice
+    """
+
+    name: str
+    place: str
+    make: Callable[[Any], Any]
+    killers: tuple[str, ...]
+
+
+def load(name: str) -> list[Mutant]:
+    """The faults of a file beside this one."""
+    rows = runpy.run_path(str(Path(__file__).with_name(name)))["MUTANTS"]
+    return [Mutant(*row) for row in rows]
+
+
+ALL = load("faults_of_transformers.py") + load("faults_of_surrogates.py")
+MUTANTS = {m.name: m for m in ALL}
+PAIRS = [(m.name, killer) for m in ALL for killer in m.killers]
 RUN = Run(PROFILES["smoke"])
 
 
@@ -118,7 +136,7 @@ def test_the_fault_is_noticed(
 
 def test_every_fault_is_noticed_by_some_claim() -> None:
     assert [m.name for m in MUTANTS.values() if not m.killers] == []
-    assert len(MUTANTS) == len(mutants.MUTANTS)
+    assert len(MUTANTS) == len(ALL)
 
 
 def test_every_equality_claim_notices_some_fault() -> None:

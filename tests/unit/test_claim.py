@@ -200,153 +200,107 @@ def found(*assuming, method=Method.EXACT, cases=10, **found):
     return Evidence("check", method, assuming=assuming, cases=cases, **found)
 
 
+def stated(**options):
+    return found("stated", **options)
+
+
+def repaired(**options):
+    return found("stated", "extra", **options)
+
+
+def trial(**options):
+    return stated(method=EXPERIMENT, **options)
+
+
 VERDICTS = {
     # the statement itself
     "nothing": (PLAIN, [], Verdict.OPEN),
-    "checked": (PLAIN, [found("stated")], Verdict.CONFIRMED),
-    "proved": (PLAIN, [found("stated", decides_all=True)], Verdict.PROVED),
-    "proved beside checked": (
-        PLAIN,
-        [found("stated"), found("stated", decides_all=True, cases=1)],
-        Verdict.PROVED,
-    ),
-    "sharper": (PLAIN, [found("stated"), found("stated", sharper="1/2")], Verdict.SHARPENED),
+    "checked": (PLAIN, [stated()], Verdict.CONFIRMED),
+    "proved": (PLAIN, [stated(decides_all=True)], Verdict.PROVED),
+    "proved beside checked": (PLAIN, [stated(), stated(decides_all=True, cases=1)], Verdict.PROVED),
+    "sharper": (PLAIN, [stated(), stated(sharper="1/2")], Verdict.SHARPENED),
     "sharper than proved": (
         PLAIN,
-        [found("stated", decides_all=True), found("stated", sharper="1/2", variant="better")],
+        [stated(decides_all=True), stated(sharper="1/2", variant="better")],
         Verdict.SHARPENED,
     ),
-    "violated": (PLAIN, [found("stated", violated=1)], Verdict.REFUTED),
+    "violated": (PLAIN, [stated(violated=1)], Verdict.REFUTED),
     "violated once among proofs": (
         PLAIN,
-        [found("stated", decides_all=True), found("stated", violated=1)],
+        [stated(decides_all=True), stated(violated=1)],
         Verdict.REFUTED,
     ),
     # what decides nothing
-    "problem": (PLAIN, [found("stated"), found("stated", problem="crashed")], Verdict.OPEN),
+    "problem": (PLAIN, [stated(), stated(problem="crashed")], Verdict.OPEN),
     "problem beside a violation": (
         PLAIN,
-        [found("stated", violated=1), found("stated", problem="crashed")],
+        [stated(violated=1), stated(problem="crashed")],
         Verdict.OPEN,
     ),
-    "no cases": (PLAIN, [found("stated", cases=0)], Verdict.OPEN),
-    "all undecided": (PLAIN, [found("stated", undecided=10)], Verdict.OPEN),
-    "some undecided": (PLAIN, [found("stated", undecided=9)], Verdict.CONFIRMED),
+    "no cases": (PLAIN, [stated(cases=0)], Verdict.OPEN),
+    "all undecided": (PLAIN, [stated(undecided=10)], Verdict.OPEN),
+    "some undecided": (PLAIN, [stated(undecided=9)], Verdict.CONFIRMED),
     "sharper but undecided": (
         PLAIN,
-        [found("stated"), found("stated", sharper="1/2", undecided=10)],
+        [stated(), stated(sharper="1/2", undecided=10)],
         Verdict.CONFIRMED,
     ),
     "sharper but violated": (
         PLAIN,
-        [found("stated"), found("stated", sharper="1/2", variant="better", violated=1)],
+        [stated(), stated(sharper="1/2", variant="better", violated=1)],
         Verdict.CONFIRMED,
     ),
     # neighbors of the statement
     "variant violated": (
         PLAIN,
-        [found("stated"), found("stated", variant="for max", violated=5)],
+        [stated(), stated(variant="for max", violated=5)],
         Verdict.CONFIRMED,
     ),
-    "variant only": (PLAIN, [found("stated", variant="for max")], Verdict.OPEN),
-    "hypothesis dropped": (PLAIN, [found("stated"), found(violated=5)], Verdict.CONFIRMED),
+    "variant only": (PLAIN, [stated(variant="for max")], Verdict.OPEN),
+    "hypothesis dropped": (PLAIN, [stated(), found(violated=5)], Verdict.CONFIRMED),
     "only with a hypothesis dropped": (PLAIN, [found()], Verdict.OPEN),
     # with a hypothesis of our own
-    "repaired": (
-        REPAIRABLE,
-        [found("stated", violated=1), found("stated", "extra")],
-        Verdict.QUALIFIED,
-    ),
+    "repaired": (REPAIRABLE, [stated(violated=1), repaired()], Verdict.QUALIFIED),
     "repair proved": (
         REPAIRABLE,
-        [found("stated", violated=1), found("stated", "extra", decides_all=True)],
+        [stated(violated=1), repaired(decides_all=True)],
         Verdict.QUALIFIED,
     ),
-    "repair violated": (
-        REPAIRABLE,
-        [found("stated", violated=1), found("stated", "extra", violated=1)],
-        Verdict.REFUTED,
-    ),
+    "repair violated": (REPAIRABLE, [stated(violated=1), repaired(violated=1)], Verdict.REFUTED),
     "repair violated elsewhere": (
         REPAIRABLE,
-        [
-            found("stated", violated=1),
-            found("stated", "extra"),
-            found("stated", "extra", violated=1),
-        ],
+        [stated(violated=1), repaired(), repaired(violated=1)],
         Verdict.REFUTED,
     ),
-    "repair not checked": (REPAIRABLE, [found("stated", violated=1)], Verdict.REFUTED),
-    "repair undecided": (
-        REPAIRABLE,
-        [found("stated", violated=1), found("stated", "extra", undecided=10)],
-        Verdict.REFUTED,
-    ),
+    "repair not checked": (REPAIRABLE, [stated(violated=1)], Verdict.REFUTED),
+    "repair undecided": (REPAIRABLE, [stated(violated=1), repaired(undecided=10)], Verdict.REFUTED),
     "repair as variant": (
         REPAIRABLE,
-        [found("stated", violated=1), found("stated", "extra", variant="for max")],
+        [stated(violated=1), repaired(variant="for max")],
         Verdict.REFUTED,
     ),
-    "not needed": (REPAIRABLE, [found("stated"), found("stated", "extra")], Verdict.CONFIRMED),
-    "only the repair": (REPAIRABLE, [found("stated", "extra")], Verdict.OPEN),
-    "only the repair, proved": (
-        REPAIRABLE,
-        [found("stated", "extra", decides_all=True)],
-        Verdict.OPEN,
-    ),
+    "not needed": (REPAIRABLE, [stated(), repaired()], Verdict.CONFIRMED),
+    "only the repair": (REPAIRABLE, [repaired()], Verdict.OPEN),
+    "only the repair, proved": (REPAIRABLE, [repaired(decides_all=True)], Verdict.OPEN),
     "the repair proved, the statement checked": (
         REPAIRABLE,
-        [found("stated"), found("stated", "extra", decides_all=True)],
+        [stated(), repaired(decides_all=True)],
         Verdict.CONFIRMED,
     ),
     # experiments
-    "came out": (PLAIN, [found("stated", method=EXPERIMENT)], Verdict.REPRODUCED),
-    "did not": (
-        PLAIN,
-        [found("stated", method=EXPERIMENT, violated=10)],
-        Verdict.NOT_REPRODUCED,
-    ),
-    "some settings came out": (
-        PLAIN,
-        [found("stated", method=EXPERIMENT, violated=3)],
-        Verdict.PARTLY,
-    ),
-    "some experiments came out": (
-        PLAIN,
-        [
-            found("stated", method=EXPERIMENT),
-            found("stated", method=EXPERIMENT, violated=10),
-        ],
-        Verdict.PARTLY,
-    ),
-    "the rest was undecided": (
-        PLAIN,
-        [found("stated", method=EXPERIMENT, violated=3, undecided=7)],
-        Verdict.NOT_REPRODUCED,
-    ),
+    "came out": (PLAIN, [trial()], Verdict.REPRODUCED),
+    "did not": (PLAIN, [trial(violated=10)], Verdict.NOT_REPRODUCED),
+    "some settings came out": (PLAIN, [trial(violated=3)], Verdict.PARTLY),
+    "some experiments came out": (PLAIN, [trial(), trial(violated=10)], Verdict.PARTLY),
+    "the rest was undecided": (PLAIN, [trial(violated=3, undecided=7)], Verdict.NOT_REPRODUCED),
     "repaired experiment": (
         REPAIRABLE,
-        [
-            found("stated", method=EXPERIMENT, violated=10),
-            found("stated", "extra", method=EXPERIMENT),
-        ],
+        [trial(violated=10), repaired(method=EXPERIMENT)],
         Verdict.QUALIFIED,
     ),
-    "could not run": (
-        PLAIN,
-        [found("stated", method=EXPERIMENT, cases=0, note="needs a GPU")],
-        Verdict.NOT_TESTABLE,
-    ),
-    "could not run, without a reason": (
-        PLAIN,
-        [found("stated", method=EXPERIMENT, cases=0)],
-        Verdict.OPEN,
-    ),
-    "experiment beside a check": (
-        PLAIN,
-        [found("stated", method=EXPERIMENT), found("stated")],
-        Verdict.CONFIRMED,
-    ),
+    "could not run": (PLAIN, [trial(cases=0, note="needs a GPU")], Verdict.NOT_TESTABLE),
+    "could not run, without a reason": (PLAIN, [trial(cases=0)], Verdict.OPEN),
+    "experiment beside a check": (PLAIN, [trial(), stated()], Verdict.CONFIRMED),
 }
 
 

@@ -76,7 +76,7 @@ def by_bisection(r, tau, alpha):
 
 @st.composite
 def vectors(draw, max_k=12, min_k=1):
-    """Vectors that tie, repeat, and sit at the ends of supports, and vectors in general position."""
+    """Entries that tie, repeat and sit at the ends of supports, and entries in general position."""
     k = draw(st.integers(min_k, max_k))
     near = st.sampled_from([0.0, 0.25, 0.5, 1.0, 2.0, 1 / 3, 1e-7, 40.0])
     wide = st.floats(0, 3, width=32)
@@ -229,27 +229,28 @@ def test_the_gap_is_zero_from_the_threshold_on(alpha, multiplicity):
 @example([0.0] + [0.999] * 19, 1.0, np.float32)
 @example([0.0] * 20, 1.0, np.float32)
 def test_l2_floats_are_within_the_derived_bounds(r, tau, dtype):
-    """4 eps for a weight, (s + 2) eps for their sum; what follows from that for the rest."""
+    """Of a weight and of their sum (`sparsemax_threshold`), and what follows for the rest."""
     r, tau, exact_r, exact_tau = in_type(dtype, r, tau)
     eps, k = eps_of(dtype), len(r)
     p, exact_p = as_fractions(surrogate_weights(r, tau, "l2")), projection(exact_r, exact_tau)
-    assert max(abs(a - b) for a, b in zip(p, exact_p, strict=True)) <= 4 * eps
+    off = (k + 6) * eps / 2
+    assert max(abs(a - b) for a, b in zip(p, exact_p, strict=True)) <= off
     assert min(p) >= 0
-    assert abs(sum(p) - 1) <= (sum(w > 0 for w in p) + 2) * eps
+    assert abs(sum(p) - 1) <= sum(w > 0 for w in p) * off
     low = min(exact_r)
     gap = sum(w * (v - low) for w, v in zip(exact_p, exact_r, strict=True))
-    # an entry with any weight, exact or computed, is at most tau (1 + 5 eps) above the smallest
-    bound = eps * (5 * k * exact_tau + (k + 2) * gap)
+    # an entry with any weight, exact or computed, is at most about tau above the smallest
+    bound = k * (off + eps) * exact_tau + (k + 2) * eps * gap
     assert abs(as_fractions(surrogate_gap(r, tau, "l2")) - gap) <= bound
     S = as_fractions(surrogate(r, tau, "l2"))
     assert abs(S - (low + gap)) <= bound + eps * abs(low + gap)
     assert low <= S
-    if distance_to_kink(exact_r, exact_tau) > 20 * k * eps:
+    if distance_to_kink(exact_r, exact_tau) > 4 * k * off:
         assert [w > 0 for w in p] == [w > 0 for w in exact_p]
         s = sum(w > 0 for w in p)
         g = as_fractions(surrogate_gradient(r, tau, "l2"))
         exact_g = [2 * w - Fraction(1, s) if w else Fraction(0) for w in exact_p]
-        assert max(abs(a - b) for a, b in zip(g, exact_g, strict=True)) <= 10 * eps
+        assert max(abs(a - b) for a, b in zip(g, exact_g, strict=True)) <= 2 * off + 2 * eps
 
 
 @pytest.mark.parametrize("alpha", ALPHAS)
@@ -267,15 +268,15 @@ def test_every_exponent_agrees_with_forty_digits(alpha, r, tau, dtype):
     assert abs(surrogate_gap(r, tau, alpha) - gap) <= 5 * eps * scale + np.finfo(dtype).tiny
 
 
-@given(vectors(9, min_k=2), temperatures, st.sampled_from([1, 1.1, 1.3, 1.5, 1.75, 2, 3]))
-@settings(max_examples=60)
+@given(vectors(9, min_k=2), temperatures, st.sampled_from([1, 1.00001, 1.1, 1.3, 1.5, 1.75, 2, 3]))
+@settings(max_examples=70)
 def test_gradients_sum_to_one_and_have_the_closed_form(r, tau, alpha):
     """P_j - s_j (u_j - m) in 40 digits; for L2 and above, away from kinks."""
     r = np.array(r)
     g = surrogate_gradient(r, tau, alpha)
     assert np.isfinite(g).all()
     p = by_bisection(r, tau, alpha)
-    assume(alpha < 2 or min((w for w in p if w > 0)) > 1e-3)
+    assume(alpha < 2 or min(w for w in p if w > 0) > 1e-3)
     if alpha == 2:
         assume(distance_to_kink([Fraction(v) for v in r], Fraction(tau)) > 1e-9)
     with mpmath.workdps(40):
@@ -309,8 +310,9 @@ def test_thousands_of_entries():
         p = surrogate_weights(r, tau, "l2")
         exact = projection(exact_r, exact_tau)
         error = max(abs(Fraction(float(a)) - b) for a, b in zip(p, exact, strict=True))
-        assert error <= 4 * eps_of(dtype)
-        assert abs(sum(as_fractions(p)) - 1) <= (np.count_nonzero(p) + 2) * eps_of(dtype)
+        off = 35 * eps_of(dtype)
+        assert error <= off
+        assert abs(sum(as_fractions(p)) - 1) <= np.count_nonzero(p) * off
 
 
 # --- other implementations -------------------------------------------------------------------
@@ -462,6 +464,9 @@ EXTREME = (5e-324, 1e-300, 1e-45, 1e-38, 1e-5, 1.0, 1e5, 1e38, 1e300, 1.7e308)
     st.sampled_from([np.asarray, torch.tensor]),
 )
 @settings(max_examples=250)
+@example((np.float64, [(1e300, 1.0), *[(1.0, 0.3)] * 11]), 1e-38, 2, np.asarray)
+@example((np.float32, [(3.4e38, 1.0), *[(1.0, 0.0)] * 11]), 1e-5, 2, torch.tensor)
+@example((np.float32, [(3.4e38, 1.0), *[(1.0, 0.0)] * 11]), 1e-300, 2, torch.tensor)
 def test_nothing_overflows_at_any_temperature(typed, tau, alpha, put):
     dtype, entries = typed
     values = np.array([scale * factor for scale, factor in entries], dtype=dtype)
@@ -469,7 +474,7 @@ def test_nothing_overflows_at_any_temperature(typed, tau, alpha, put):
     r = put(values)
     p = to_numpy(surrogate_weights(r, tau, alpha)).astype(float)
     assert (p >= 0).all()
-    assert abs(p.sum() - 1) <= (k + 2) * eps
+    assert abs(p.sum() - 1) <= k * (k + 6) * eps / 2
     assert p[values == values.min()].min() == p.max()
     gap, S = (float(f(r, tau, alpha)) for f in (surrogate_gap, surrogate))
     assert np.isfinite([gap, S]).all()
@@ -497,7 +502,7 @@ def test_limits_of_the_temperature_are_reached(alpha):
 
 
 def test_a_spread_beyond_the_largest_number():
-    """It has no weight at an ordinary temperature; at a temperature of its own size it is refused."""
+    """It has no weight at an ordinary temperature, and is refused at one of its own size."""
     r = np.array([-1.5e308, 1.5e308, -1.5e308])
     for alpha in (1, 1.5, 2, 3):
         assert surrogate_weights(r, 1.0, alpha).tolist() == [0.5, 0, 0.5]
@@ -519,12 +524,10 @@ def test_a_power_of_two_scales_every_bit(r, tau, dtype, power):
     r, c = np.array(r, dtype=dtype), 2.0**power
     assume(not 0 < np.min(r[r > 0], initial=1) * c < 1e-25)
     for alpha in (1, 1.5, 2, 3):
-        scaled, plain = (
-            f(r * dtype(c), tau * c, alpha) for f in (surrogate, surrogate_weights)
-        ), (f(r, tau, alpha) for f in (surrogate, surrogate_weights))
-        (S, p), (S0, p0) = scaled, plain
-        assert S == S0 * dtype(c)
-        assert (p == p0).all()
+        scaled = surrogate(r * dtype(c), tau * c, alpha)
+        assert scaled == surrogate(r, tau, alpha) * dtype(c)
+        scaled = surrogate_weights(r * dtype(c), tau * c, alpha)
+        assert (scaled == surrogate_weights(r, tau, alpha)).all()
 
 
 @given(vectors(12), temperatures, dtypes, st.randoms(use_true_random=False))
@@ -557,7 +560,7 @@ def test_a_shift_moves_the_value_and_nothing_else(case, shift):
     [
         lambda a: a[::-1],
         lambda a: a[:, ::-1],
-        lambda a: np.asfortranarray(a),
+        np.asfortranarray,
         lambda a: np.repeat(a, 2, axis=1)[:, ::2],
         lambda a: a.astype(a.dtype.newbyteorder(">")),
         lambda a: np.lib.stride_tricks.as_strided(a, writeable=False),
@@ -622,9 +625,7 @@ def test_the_backward_pass_is_the_closed_form(alpha, dtype):
         expected = scale[:, None] * surrogate_gradient(r, 0.25, alpha)
         assert float((once - expected).abs().max()) <= 20 * torch.finfo(dtype).eps
         assert torch.equal(value.detach(), surrogate(r, 0.25, alpha))
-        (again,) = torch.autograd.grad(
-            surrogate(leaf, 0.25, alpha), leaf, scale, create_graph=True
-        )
+        (again,) = torch.autograd.grad(surrogate(leaf, 0.25, alpha), leaf, scale, create_graph=True)
         assert again.requires_grad
         assert float((again.detach() - expected).abs().max()) <= 20 * torch.finfo(dtype).eps
         with torch.no_grad():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import statistics
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -13,7 +13,12 @@ from torch.profiler import ProfilerActivity, profile
 
 
 def in_turn(work: Mapping[str, Callable[[], Any]], rounds: int) -> dict[str, float]:
-    """Median CPU milliseconds of each, measured in turn so that all see the same machine.
+    """Median CPU milliseconds of each, measured in turn so that all see the same machine."""
+    return {name: statistics.median(found) for name, found in by_round(work, rounds).items()}
+
+
+def by_round(work: Mapping[str, Callable[[], Any]], rounds: int) -> dict[str, list[float]]:
+    """CPU milliseconds of each in every round.
 
     CPU time of the process, all threads, and not wall time: other processes on the machine then
     cost little. One run before each is not counted.
@@ -25,8 +30,15 @@ def in_turn(work: Mapping[str, Callable[[], Any]], rounds: int) -> dict[str, flo
         for name, run in work.items():
             start = time.process_time()
             run()
-            times[name].append(time.process_time() - start)
-    return {name: 1e3 * statistics.median(found) for name, found in times.items()}
+            times[name].append(1e3 * (time.process_time() - start))
+    return times
+
+
+def compared(slow: Sequence[float], fast: Sequence[float]) -> list[float]:
+    """The medians of two contestants, their ratio, and the least and largest ratio of a round."""
+    a, b = statistics.median(slow), statistics.median(fast)
+    ratios = [x / y for x, y in zip(slow, fast, strict=True)]
+    return [a, b, a / b, min(ratios), max(ratios)]
 
 
 def peak_bytes(run: Callable[[], Any]) -> int:

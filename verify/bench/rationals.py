@@ -13,7 +13,7 @@ import numpy as np
 from flint import fmpq
 
 from constructions import LloydTransformer, lloyd_step, rational_array
-from verify.bench._measure import in_turn
+from verify.bench._measure import by_round, compared
 from verify.claim import Table
 
 N, D, K = 64, 4, 8
@@ -28,14 +28,13 @@ def measure(rounds: int = 5) -> Table:
         ("Lloyd step", lloyd_step),
         ("transformer", LloydTransformer(D, K)),
     ):
-        times = in_turn(
+        times = by_round(
             {kind.__name__: partial(work, a, a[:K]) for kind, a in arrays.items()}, rounds
         )
-        slow, fast = times["Fraction"], times["fmpq"]
-        rows.append([name, slow, fast, slow / fast])
+        rows.append([name, *compared(times["Fraction"], times["fmpq"])])
     return Table(
         "bench-rationals",
         f"One exact step, n = {N}, d = {D}, k = {K}, process CPU time",
-        ("work", "Fraction, ms", "fmpq, ms", "Fraction / fmpq"),
+        ("work", "Fraction, ms", "fmpq, ms", "Fraction / fmpq", "least", "largest"),
         rows,
     )
