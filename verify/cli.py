@@ -12,11 +12,11 @@ from verify import __version__
 from verify.console import CommandError, Exit
 
 COMMANDS = {
-    "list": "claims",
-    "show": "claims",
-    "check": "claims",
-    "report": "claims",
-    "replay": "claims",
+    "list": "looking",
+    "show": "looking",
+    "check": "checking",
+    "report": "checking",
+    "replay": "looking",
     "audit": "audit",
     "bound": "bound",
     "attack": "attack",

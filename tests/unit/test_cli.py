@@ -125,7 +125,7 @@ def test_a_changed_verdict_is_exit_code_1(tmp_path: Path) -> None:
     out = tmp_path / "out"
     _write_ledger(out, verdict="proved")
     code = (
-        "from verify import claims; from verify.commands import claims as commands;"
+        "from verify import claims;"
         "wanted = [claims.get('sharp-gap-l2')];"
         "claims.all_claims = lambda: wanted;"
         "import sys;"

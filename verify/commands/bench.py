@@ -37,33 +37,35 @@ def bench_command(names: tuple[str, ...], rounds: int, as_list: bool, as_json: b
     if unknown:
         raise CommandError(f"unknown bench {unknown[0]!r}; allowed: {', '.join(NAMES)}")
     wanted = list(dict.fromkeys(names)) or list(NAMES)
-    tables = [
-        table
-        for _, found in progress(_measured(wanted, rounds), len(wanted), lambda i: i[0], "benches")
-        for table in found
-    ]
+    missing: list[str] = []
+    found = progress(_measured(wanted, rounds, missing), len(wanted), lambda i: i[0], "benches")
+    tables = [table for _, of_bench in found for table in of_bench]
     if as_json:
         print_json({"machine": _machine(), "rounds": rounds, "tables": [_plain(t) for t in tables]})
     else:
         click.echo(f"{_machine()}; medians of {rounds} rounds")
         for table in tables:
             _print(table)
+    if missing:
+        raise CommandError("; ".join(missing), Exit.INFRASTRUCTURE)
     return int(Exit.OK)
 
 
 COMMANDS = (bench_command,)
 
 
-def _measured(names: list[str], rounds: int) -> Iterator[tuple[str, list[Table]]]:
+def _measured(
+    names: list[str], rounds: int, missing: list[str]
+) -> Iterator[tuple[str, list[Table]]]:
+    """The tables of each bench; what could not be run is said in `missing`."""
     for name in names:
         try:
             found = import_module(f"verify.bench.{name}").measure(rounds=rounds)
         except ModuleNotFoundError as error:
-            raise CommandError(
-                f"bench {name} needs the package {error.name}, which is not installed; "
-                f"pip install {error.name}",
-                Exit.INFRASTRUCTURE,
-            ) from None
+            missing.append(
+                f"bench {name} not run: {error.name} is not installed; pip install {error.name}"
+            )
+            found = []
         yield name, [found] if isinstance(found, Table) else found
 
 

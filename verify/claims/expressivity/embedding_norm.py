@@ -137,8 +137,8 @@ CLAIM = Claim(
     title="The squared length of the binary embedding",
     says="In Theorem 3.1 the largest squared length of a center's embedding is said to be the "
     "token width, d + ceil(log2 k), for the binary code. It is d + floor(log2 k): the two agree "
-    "only when k is a power of two. (For the one-hot code it is d + 1, as stated; moving the bits "
-    "to -1/2 and 1/2 brings it down to d + ceil(log2 k)/4.)",
+    "only when k is a power of two. For the one-hot code it is d + 1, as stated; moving the bits "
+    "to -1/2 and 1/2 brings it down to d + ceil(log2 k)/4.",
     statement=r"d_E = \max_j \left\| [c_j; b_j] \right\|^2 = d_{\mathrm{emb}} = d + \lceil \log_2 k"
     r" \rceil, \qquad c_j \in [0, 1]^d,\ b_j \text{ the binary code of } j - 1",
     sources=(Source("review", "theorem 3.1"), Source("summary", "App. I, pp. 46-47")),

@@ -77,7 +77,7 @@ CLAIM = Claim(
     id="surrogate-upper-bound",
     title="The smoothed loss is never below the true loss",
     says="Averaging the distances with any weights gives at least the smallest distance, so the "
-    "smoothed loss is an upper bound of the clustering loss, for every temperature and regularizer.",
+    "smoothed loss is an upper bound of the true one, for every temperature and regularizer.",
     statement=r"\langle P_\Omega(r/\tau), r\rangle \;\ge\; \min_j r_j \qquad \text{for all } r \in "
     r"\mathbb{R}^k,\ \tau > 0",
     sources=(Source("summary", "App. H, p. 32"), Source("review", "design 3")),

@@ -1,0 +1,212 @@
+"""check and report: run checks, compare verdicts, write them up."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from verify import claims, ledger
+from verify.claim import PROFILES, Claim, Run
+from verify.commands._shared import claim_named, reference_ledger, short
+from verify.console import CommandError, Exit, print_json, progress
+from verify.files import write_atomically
+from verify.runner import Done, InfrastructureError, discard, run_all
+
+
+def _run_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    for option in (
+        click.option(
+            "--profile",
+            type=click.Choice(list(PROFILES)),
+            default="default",
+            show_default=True,
+            help="How much to do: smoke takes under a minute.",
+        ),
+        click.option(
+            "--seed",
+            type=click.IntRange(0),
+            default=0,
+            show_default=True,
+            help="All random streams follow from it.",
+        ),
+        click.option(
+            "-j",
+            "--jobs",
+            type=click.IntRange(1),
+            default=os.cpu_count() or 1,
+            show_default="number of cores",
+            help="Worker processes.",
+        ),
+    ):
+        command = option(command)
+    return command
+
+
+@click.command("check")
+@click.argument("claim_ids", metavar="[CLAIM]...", nargs=-1)
+@_run_options
+@click.option("--json", "as_json", is_flag=True, help="Print the ledger of this run.")
+def check_command(
+    claim_ids: tuple[str, ...], profile: str, seed: int, jobs: int, as_json: bool
+) -> int:
+    """Check claims (all by default) and compare their verdicts with the reference report.
+
+    \b
+    Examples:
+      leanlloyd check --profile smoke
+      leanlloyd check thm-2.1 ties -j 2
+      leanlloyd check l2-zero-gap --seed 7 --json
+    """
+    wanted = [claim_named(i) for i in dict.fromkeys(claim_ids)] or claims.all_claims()
+    run = Run(PROFILES[profile], seed)
+    results, _ = _execute(wanted, run, jobs, None)
+    found = ledger.build(results, run)
+    if as_json:
+        print_json(found)
+    else:
+        _print_verdicts(found)
+    return _compare(found, reference_ledger())
+
+
+@click.command("report")
+@_run_options
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=None,
+    help="Folder to write to  [default: reports/ of the checkout, else ./reports]",
+)
+@click.option(
+    "--render",
+    is_flag=True,
+    help="Run nothing: draw the report again from the ledger that is there.",
+)
+def report_command(profile: str, seed: int, jobs: int, out: Path | None, render: bool) -> int:
+    """Check every claim and write the report: HTML, Markdown, figures and the ledger.
+
+    An interrupted run leaves the previous report as it was; the same command then goes on where
+    it stopped.
+
+    \b
+    Examples:
+      leanlloyd report
+      leanlloyd report --out /tmp/mine --profile smoke
+      leanlloyd report --render
+    """
+    from verify.report import render as render_files
+    from verify.report import update_readme
+
+    folder = out or _default_folder()
+    _require_writable(folder)
+    run = Run(PROFILES[profile], seed)
+    if render:
+        try:
+            found = ledger.load(folder / "ledger.json")
+            volatile = json.loads((folder / "run.json").read_text(encoding="utf-8"))
+        except (ledger.LedgerError, OSError, ValueError) as error:
+            raise CommandError(str(error)) from None
+        stale = ledger.stale(found)
+        if stale:
+            raise CommandError(
+                f"the evidence for {', '.join(stale)} was made by other sources; run "
+                "`leanlloyd report`",
+                Exit.STALE,
+            )
+        code = int(Exit.OK)
+    else:
+        start = time.perf_counter()
+        pending = folder / ".pending"
+        results, taken = _execute(claims.all_claims(), run, jobs, pending)
+        found = ledger.build(results, run)
+        seconds = time.perf_counter() - start
+        volatile = ledger.volatile(results, run, seconds)
+        volatile["resumed_checks"] = taken
+        previous = folder / "ledger.json"
+        code = _compare(found, ledger.load(previous) if previous.exists() else reference_ledger())
+    files = render_files(found, volatile)
+    for name, content in files.items():
+        write_atomically(folder / name, content)
+    for figure in (folder / "figures").glob("*.svg"):
+        if f"figures/{figure.name}" not in files:
+            figure.unlink()  # of a table that no longer exists
+    readme = folder.resolve().parent / "README.md"
+    if folder.resolve() == _default_folder().resolve() and readme.exists():
+        text = readme.read_text(encoding="utf-8")
+        write_atomically(readme, update_readme(text, found))
+    if not render:
+        discard(folder / ".pending")
+    _print_verdicts(found)
+    click.echo(f"\nwritten: {folder / 'report.html'}")
+    return code
+
+
+COMMANDS = (check_command, report_command)
+
+
+def _execute(
+    wanted: list[Claim], run: Run, jobs: int, pending: Path | None
+) -> tuple[list[Done], int]:
+    counts = {"total": sum(len(c.checks) for c in wanted), "taken": 0}
+
+    def on_start(total: int, taken: int) -> None:
+        counts.update(total=total, taken=taken)
+        if taken:
+            click.echo(f"{taken} of {total} checks taken over from an interrupted run", err=True)
+
+    def label(done: Done) -> str:
+        state = "FAILED" if done.evidence.problem else f"{done.seconds:.1f} s"
+        return f"{done.claim_id} {done.evidence.check}: {state}"
+
+    try:
+        stream = run_all(wanted, run, jobs, pending, on_start)
+        return list(progress(stream, counts["total"], label)), counts["taken"]
+    except InfrastructureError as error:
+        raise CommandError(str(error), Exit.INFRASTRUCTURE) from None
+    except OSError as error:
+        raise CommandError(f"cannot write results: {error}", Exit.INFRASTRUCTURE) from None
+
+
+def _print_verdicts(found: dict[str, Any]) -> None:
+    width = max((len(row["id"]) for row in found["claims"]), default=0)
+    for row in found["claims"]:
+        result = row["result"]
+        measured = "" if result["measured"] is None else f"worst {short(result['measured'])}"
+        if result["ratio"] is not None:
+            measured += f", ratio {short(result['ratio'])}"
+        click.echo(f"{row['id']:<{width}}  {row['verdict']:<18}  {measured}")
+    summary = found["summary"]
+    verdicts = ", ".join(f"{n} {v}" for v, n in summary["verdicts"].items())
+    click.echo(
+        f"{summary['claims']} claims: {verdicts}; {summary['cases']:,} cases, "
+        f"{summary['undecided']:,} undecided"
+    )
+
+
+def _compare(found: dict[str, Any], reference: dict[str, Any] | None) -> int:
+    wrong = ledger.problems(found)
+    if reference is not None:
+        wrong += ledger.changes(reference, found)
+    for sentence in wrong:
+        click.echo(f"leanlloyd: {sentence}", err=True)
+    return int(Exit.FAILED if wrong else Exit.OK)
+
+
+def _default_folder() -> Path:
+    checkout = Path(__file__).resolve().parents[2]
+    return checkout / "reports" if (checkout / "pyproject.toml").exists() else Path("reports")
+
+
+def _require_writable(folder: Path) -> None:
+    probe = folder
+    while not probe.exists():
+        probe = probe.parent
+    if not probe.is_dir():
+        raise CommandError(f"{probe} is not a folder; choose another place with --out")
+    if not os.access(probe, os.W_OK):
+        raise CommandError(f"{probe} is not writable; choose another place with --out")
