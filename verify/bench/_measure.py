@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import multiprocessing
 import statistics
 import time
@@ -10,6 +11,9 @@ from typing import Any
 
 import torch
 from torch.profiler import ProfilerActivity, profile
+
+_TURN = 0.03
+"""Least seconds of a turn."""
 
 
 def in_turn(work: Mapping[str, Callable[[], Any]], rounds: int) -> dict[str, float]:
@@ -21,17 +25,26 @@ def by_round(work: Mapping[str, Callable[[], Any]], rounds: int) -> dict[str, li
     """CPU milliseconds of each in every round.
 
     CPU time of the process, all threads, and not wall time: other processes on the machine then
-    cost little. One run before each is not counted.
+    cost little. Short work is repeated within its turn, so that a turn is long against what the
+    contestant before it left in the caches. A first turn of each is not counted.
     """
-    for run in work.values():
+    repeats = {}
+    for name, run in work.items():
         run()
+        repeats[name] = max(1, math.ceil(_TURN / max(_seconds(run), 1e-6)))
     times: dict[str, list[float]] = {name: [] for name in work}
     for _ in range(rounds):
         for name, run in work.items():
-            start = time.process_time()
-            run()
-            times[name].append(1e3 * (time.process_time() - start))
+            times[name].append(1e3 * _seconds(run, repeats[name]))
     return times
+
+
+def _seconds(run: Callable[[], Any], repeats: int = 1) -> float:
+    """CPU seconds of one run, the mean of several."""
+    start = time.process_time()
+    for _ in range(repeats):
+        run()
+    return (time.process_time() - start) / repeats
 
 
 def compared(slow: Sequence[float], fast: Sequence[float]) -> list[float]:
