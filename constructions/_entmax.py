@@ -11,6 +11,7 @@ for the one s >= 0 that makes them sum to 1 (docs/theory/surrogates.md, "The ent
 from __future__ import annotations
 
 import math
+from functools import cache
 from typing import Any
 
 from array_api_compat import is_torch_array
@@ -27,9 +28,9 @@ def softmax(u: Array, system: NumberSystem) -> Array:
     return w / system.xp.sum(w, axis=-1, keepdims=True)
 
 
-def sparsemax_threshold(u: Array, system: NumberSystem) -> tuple[Array, Array]:
-    """alpha = 2: the t in (0, 1] for which the weights max(t - u, 0) sum to 1, and the size of the
-    support {u_j < t}, both (..., 1). Exact in rationals.
+def sparsemax_threshold(u: Array, system: NumberSystem) -> Array:
+    """alpha = 2: the t (..., 1) in (0, 1] for which the weights max(t - u, 0) sum to 1. Exact in
+    rationals.
 
     Rounding, in halves h of eps, to first order: u was rounded twice, so that u_j <= 1 is off by at
     most 2 h, which moves t by no more. A sum that is made with c additions in sequence is off by a
@@ -40,26 +41,44 @@ def sparsemax_threshold(u: Array, system: NumberSystem) -> tuple[Array, Array]:
     return _by_sorting(u, system) if u.shape[-1] <= _FEW else _by_newton(u, system)
 
 
-def _by_sorting(u: Array, system: NumberSystem) -> tuple[Array, Array]:
+def _by_sorting(u: Array, system: NumberSystem) -> Array:
     """The threshold is the smallest of (1 + sum of the m smallest entries) / m over m: each is the
     solution for m entries alone, so none is too small, and the support is one of these sets.
 
     Few entries are sorted fastest by exchanging whole columns.
     """
-    xp = system.xp
+    smaller, larger = _exchange(u, system)
     columns = [u[..., j : j + 1] for j in range(u.shape[-1])]
+    for i, j in _sorting_network(len(columns)):
+        a, b = columns[i], columns[j]
+        columns[i], columns[j] = smaller(a, b), larger(a, b)
     total = threshold = system.full((*u.shape[:-1], 1), 1)
-    for m in range(len(columns)):
-        for j in range(m + 1, len(columns)):
-            a, b = columns[m], columns[j]
-            columns[m], columns[j] = xp.minimum(a, b), xp.maximum(a, b)
-        if m > 0:  # the smallest entry is 0
-            total = total + columns[m]
-            threshold = xp.minimum(threshold, total / (m + 1))
-    return threshold, xp.sum(below(u, threshold, system), axis=-1, keepdims=True)
+    for m, column in enumerate(columns[1:], 2):  # the smallest entry is 0
+        total = total + column
+        threshold = smaller(threshold, total / m)
+    return threshold
 
 
-def _by_newton(u: Array, system: NumberSystem) -> tuple[Array, Array]:
+@cache
+def _sorting_network(k: int) -> list[tuple[int, int]]:
+    """Batcher's odd-even merge sort: which places to put in order, one pair after another."""
+    pairs: list[tuple[int, int]] = []
+    p = 1
+    while p < k:
+        q = p
+        while q:
+            for start in range(q % p, k - q, 2 * q):
+                pairs += [
+                    (i, i + q)
+                    for i in range(start, min(start + q, k - q))
+                    if i // (2 * p) == (i + q) // (2 * p)
+                ]
+            q //= 2
+        p *= 2
+    return pairs
+
+
+def _by_newton(u: Array, system: NumberSystem) -> Array:
     """Newton's method on sum_j max(t - u_j, 0) = 1, convex and piecewise linear in t.
 
     From t = 1, the solution if the smallest entry stood alone, it comes down without passing the
@@ -77,7 +96,7 @@ def _by_newton(u: Array, system: NumberSystem) -> tuple[Array, Array]:
             break
         support *= u
         threshold = (xp.sum(support, axis=-1, keepdims=True) + 1) / size
-    return threshold, size
+    return threshold
 
 
 def entmax(u: Array, alpha: float, system: NumberSystem) -> Array:
@@ -158,6 +177,15 @@ def below(a: Array, b: Array, system: NumberSystem, out: Array = None) -> Array:
             out = torch.empty_like(max(a, b, key=lambda x: (x.ndim, x.numel())))
         return torch.lt(a, b, out=out)
     return system.indicator(a < b)
+
+
+def _exchange(a: Array, system: NumberSystem) -> tuple[Any, Any]:
+    """Entrywise minimum and maximum of two arrays."""
+    if is_torch_array(a):
+        import torch
+
+        return torch.minimum, torch.maximum
+    return system.xp.minimum, system.xp.maximum
 
 
 def _equal(a: Array, b: Array, system: NumberSystem) -> bool:

@@ -165,8 +165,7 @@ def weights(u: Array, alpha: Any, system: NumberSystem) -> Array:
     if alpha == 1:
         return softmax(u, system)
     if alpha == 2:
-        threshold, _ = sparsemax_threshold(u, system)
-        return clip(threshold - u, system, low=0)
+        return clip(sparsemax_threshold(u, system) - u, system, low=0)
     return entmax(u, float(alpha), system)
 
 

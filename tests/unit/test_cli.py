@@ -14,6 +14,14 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 
+INTERRUPTIBLE = [
+    sys.executable,
+    "-c",
+    # a test run in the background of a shell ignores Ctrl-C, and children inherit that
+    "import signal; signal.signal(signal.SIGINT, signal.default_int_handler);"
+    "from verify.cli import main; main()",
+]
+
 
 def leanlloyd(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
@@ -179,7 +187,11 @@ def test_a_killed_report_keeps_the_old_one_and_resumes(tmp_path: Path) -> None:
     assert len(stored) >= 2
 
     with subprocess.Popen(
-        arguments, cwd=ROOT, env=_environment(), stderr=subprocess.PIPE, text=True
+        [*INTERRUPTIBLE, *arguments[3:]],
+        cwd=ROOT,
+        env=_environment(),
+        stderr=subprocess.PIPE,
+        text=True,
     ) as process:
         assert process.stderr is not None
         first = process.stderr.readline()

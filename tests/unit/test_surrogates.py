@@ -23,6 +23,7 @@ from scipy.optimize import minimize_scalar
 
 from constructions import (
     InputError,
+    _entmax,
     rational_array,
     surrogate,
     surrogate_gap,
@@ -649,10 +650,19 @@ def test_the_parts_take_what_the_whole_takes():
     """`weights`, `gradient_from` and `sparsemax_threshold`, which others build on."""
     u = np.array([[0.0, 0.5, 0.75], [0.0, 2.0, 3.0]])
     system, _ = checked(u=u)
-    threshold, size = surrogates.sparsemax_threshold(u, system)
-    assert threshold.tolist() == [[0.75], [1.0]]
-    assert size.tolist() == [[2.0], [1.0]]
+    assert surrogates.sparsemax_threshold(u, system).tolist() == [[0.75], [1.0]]
     p = surrogates.weights(u, 2, system)
     assert p.tolist() == [[0.75, 0.25, 0], [1, 0, 0]]
     assert surrogates.gradient_from(u, p, 2, system).tolist() == [[1, 0, 0], [1, 0, 0]]
     assert [surrogates.exponent_of(x) for x in ("ne", "l2", 1.5)] == [1, 2, 1.5]
+
+
+@pytest.mark.parametrize("k", range(1, 9))
+def test_the_network_sorts(k):
+    """All sequences of 0 and 1, hence all sequences."""
+    for sequence in itertools.product((0, 1), repeat=k):
+        columns = list(sequence)
+        for i, j in _entmax._sorting_network(k):
+            if columns[i] > columns[j]:
+                columns[i], columns[j] = columns[j], columns[i]
+        assert columns == sorted(columns)

@@ -11,6 +11,14 @@ from pathlib import Path
 
 import pytest
 
+INTERRUPTIBLE = [
+    sys.executable,
+    "-c",
+    # a test run in the background of a shell ignores Ctrl-C, and children inherit that
+    "import signal; signal.signal(signal.SIGINT, signal.default_int_handler);"
+    "from verify.cli import main; main()",
+]
+
 SMALL = ["--d=2", "--k=3", "--n=32", "--batch=4", "--seeds=5", "--steps=100", "--workers=1"]
 SMALL += ["--validate-every=10", "--validation-batches=1"]
 
@@ -62,7 +70,9 @@ def test_a_killed_run_continues_to_the_same_numbers(tmp_path: Path) -> None:
 def test_an_interrupted_run_says_so(tmp_path: Path) -> None:
     steps = ["--steps", "100000"]
     process = subprocess.Popen(
-        command(*SMALL, *steps, "--out", str(tmp_path)), stderr=subprocess.PIPE, text=True
+        [*INTERRUPTIBLE, *command(*SMALL, *steps, "--out", str(tmp_path))[3:]],
+        stderr=subprocess.PIPE,
+        text=True,
     )
     assert process.stderr is not None
     for line in process.stderr:
