@@ -280,7 +280,8 @@ def checked_task(X: Any, C: Any) -> tuple[NumberSystem, Array, Array]:
 
 def _kind(name: str, value: Any) -> str:
     """'float', 'int' or 'exact'; raises for everything else."""
-    if not is_array_api_obj(value):
+    # some releases of array_api_compat take np.matrix for an array; its * is a matrix product
+    if not is_array_api_obj(value) or isinstance(value, np.matrix):
         raise InputError(
             f"{name} must be an array (numpy, torch, CuPy, array_api_strict), got "
             f"{describe(value)}; numpy.asarray makes one"

@@ -10,8 +10,11 @@ from __future__ import annotations
 import math
 from typing import Any, NamedTuple
 
+from array_api_compat import is_cupy_namespace
+
 from constructions.arrays import Array, InputError, NumberSystem, quiet
 from constructions.rationals import whole_numbers
+from constructions.recording import noted, watched
 
 
 class Projections(NamedTuple):
@@ -54,9 +57,8 @@ def _require_representable(
     distances: Array, queries: Array, keys: Array, system: NumberSystem, sharpness: float
 ) -> None:
     xp = system.xp
-    advice = f"in {system}; rescale all coordinates by one factor, or use exact rationals"
     if not bool(xp.all(xp.isfinite(distances))):
-        raise InputError(f"a squared distance overflows {advice}")
+        raise _not_representable("a squared distance overflows", system)
     if sharpness * system.tiny * queries.shape[-1] <= system.eps:
         return  # what underflow can take away from a score is below its rounding
     # full relative precision needs every squared difference that matters to be a normal number
@@ -67,15 +69,44 @@ def _require_representable(
     for axis in range(queries.shape[-1]):
         apart = apart | (queries[..., :, None, axis] != keys[..., None, :, axis])
     if bool(xp.any(small & apart)):
-        raise InputError(f"a squared distance between distinct points underflows {advice}")
+        raise _not_representable("a squared distance between distinct points underflows", system)
+
+
+def _not_representable(what: str, system: NumberSystem) -> InputError:
+    return InputError(
+        f"{what} in {system}; rescale all coordinates by one factor, or use exact rationals"
+    )
 
 
 def nearest(queries: Array, keys: Array, system: NumberSystem) -> Array:
     """Which keys are nearest to each query: (..., m, n) truth values, ties included."""
-    if system.exact:
-        queries, keys = whole_numbers(queries, keys)
-    distances = squared_distances(queries, keys, system)
+    noted("queries", queries)
+    noted("keys", keys)
+    if system.exact and not watched():
+        queries, keys = whole_numbers(queries, keys)  # the same order of distances, and faster
+    distances = noted("squared distances", squared_distances(queries, keys, system))
     return distances == system.xp.min(distances, axis=-1, keepdims=True)
+
+
+@quiet
+def hardmax(queries: Array, keys: Array, values: Array, system: NumberSystem) -> Array:
+    """The mean of the values of all nearest keys: attention at inverse temperature infinity.
+
+    CuPy arrays go through one kernel that holds no m x n numbers (`constructions._hardmax_cuda`).
+    """
+    if not is_cupy_namespace(system.xp):
+        near = noted("nearest", nearest(queries, keys, system))
+        return noted("means", system.mean(near, values))
+    from constructions._hardmax_cuda import sums_of_nearest
+
+    noted("queries", queries)
+    noted("keys", keys)
+    sums, counts, faults = sums_of_nearest(queries, keys, values, system)
+    if faults & 1:
+        raise _not_representable("a squared distance overflows", system)
+    if faults & 2:
+        raise _not_representable("a squared distance between distinct points underflows", system)
+    return noted("means", system.narrowed(sums / counts))
 
 
 @quiet
@@ -96,11 +127,14 @@ def attend(
     """Attention output (..., m, v) for projected queries (..., m, p), keys (..., n, p) and
     values (..., n, v), with the paper's scaling 1/sqrt(p)."""
     if inverse_temperature == math.inf:
-        return system.mean(nearest(queries, keys, system), values)
+        return hardmax(queries, keys, values, system)
     system.require_float("softmax attention", "use inverse_temperature = inf, or floats")
     sharpness = inverse_temperature / math.sqrt(queries.shape[-1])
-    distances = squared_distances(queries, keys, system, sharpness)
-    return softmax_weights(distances, sharpness, system) @ values
+    noted("queries", queries)
+    noted("keys", keys)
+    distances = noted("squared distances", squared_distances(queries, keys, system, sharpness))
+    weights = noted("weights", softmax_weights(distances, sharpness, system))
+    return noted("means", weights @ values)
 
 
 def attend_linear(

@@ -72,7 +72,7 @@ def self_attention(A: Tensor, X: Tensor, G: Tensor) -> Tensor:
     return attention(A, X, -((G @ X) * X).sum(dim=-2), X)
 
 
-def _blocks(tasks: int, m: int, n: int, device: str) -> list[tuple[slice, slice]]:
+def blocks_of(tasks: int, m: int, n: int, device: str) -> list[tuple[slice, slice]]:
     """Slices of problems and of queries, so that a block of scores has at most BLOCK entries."""
     limit = BLOCK.get(device, BLOCK["cpu"])
     together = max(1, limit // (m * n))
@@ -84,7 +84,7 @@ def _blocks(tasks: int, m: int, n: int, device: str) -> list[tuple[slice, slice]
     ]
 
 
-def _product(K: Tensor, Q: Tensor, scratch: Tensor) -> Tensor:
+def block_product(K: Tensor, Q: Tensor, scratch: Tensor) -> Tensor:
     """K' Q, (T, n, m), in the memory of `scratch`, with the longer of its two axes innermost."""
     (T, _, n), m = K.shape, Q.shape[-1]
     scratch = scratch[: T * n * m]
@@ -93,60 +93,69 @@ def _product(K: Tensor, Q: Tensor, scratch: Tensor) -> Tensor:
     return torch.bmm(K.mT, Q, out=scratch.view(T, n, m))
 
 
-def _scratch(like: Tensor, blocks: list[tuple[slice, slice]], tasks: int, m: int, n: int) -> Tensor:
+def scratch_for(
+    like: Tensor, blocks: list[tuple[slice, slice]], tasks: int, m: int, n: int
+) -> Tensor:
     """Memory for the largest of the blocks, which is the first."""
     t, s = blocks[0]
     return like.new_empty(min(t.stop, tasks) * min(s.stop, m) * n)
-
-
-def _queries(Q: Tensor, *rows: Tensor) -> Tensor:
-    """Queries of a block for base-2 scores: a one for the offset below them, then more rows."""
-    return torch.cat([Q * LOG2_E, torch.full_like(Q[:, :1], LOG2_E), *rows], dim=1)
 
 
 def _with_one(A: Tensor) -> Tensor:
     return torch.cat([A, torch.ones_like(A[:, :1])], dim=1)
 
 
-def _weights(
-    Q: Tensor, K: Tensor, offsets: Tensor, scratch: Tensor
-) -> tuple[Tensor, Tensor | None]:
-    """exp2 of the scores of a block, (T, n, m), and what was subtracted first, (T, 1, m).
+def _base_two(Q: Tensor, K: Tensor, offsets: Tensor) -> tuple[Tensor, Tensor]:
+    """Queries and keys, one row more each, whose products are the scores times log2(e)."""
+    return _with_one(Q) * LOG2_E, torch.cat([K, offsets[:, None]], dim=1)
 
-    Nothing is, where |q||k| says that no score leaves +-SAFE (a NaN says nothing).
-    """
-    if Q.shape[1] >= WIDE:  # copies of the operands cost more than another pass over the scores
-        scores = _product(K, Q * LOG2_E, scratch).add_(LOG2_E * offsets[..., None])
-    else:
-        Q, K = _queries(Q), torch.cat([K, offsets[:, None]], dim=1)
-        scores = _product(K, Q, scratch)
-        reach = Q.square().sum(dim=1).amax() * K.square().sum(dim=1).amax()
-        if bool(reach < SAFE * SAFE):
-            return scores.exp2_(), None
+
+def _small(Q: Tensor, K: Tensor) -> list[bool]:
+    """For which problems |q||k| says that no score leaves +-SAFE; a NaN says nothing."""
+    reach = Q.square().sum(dim=1).amax(dim=-1) * K.square().sum(dim=1).amax(dim=-1)
+    return (reach < SAFE * SAFE).tolist()
+
+
+def _exp2(scores: Tensor, small: bool) -> tuple[Tensor, Tensor | None]:
+    """exp2 of base-2 scores (T, n, m), in place, and what was subtracted first, (T, 1, m)."""
+    if small:
+        return scores.exp2_(), None
     top = scores.amax(dim=-2, keepdim=True)
     return scores.sub_(top).clamp_(min=FLOOR).exp2_(), top
 
 
 class _Attention(torch.autograd.Function):
+    """What is added to all scores of a key, or of a query, is a row more of the operands, unless
+    that means to copy more numbers than there are scores."""
+
     @staticmethod
     def forward(ctx: Any, Q: Tensor, K: Tensor, offsets: Tensor, V: Tensor) -> Tensor:
         T, w, m = Q.shape
         n, v = K.shape[-1], V.shape[1]
         keep = w >= WIDE and any(ctx.needs_input_grad)
         first = keep or n <= v  # normalize the weights before the product, or the result after it
+        ctx.rows = rows = m * n > (m + n) * w
         u = Q.new_empty(T, v, m)
         level = Q.new_empty(T, 1, m)
         kept, shifted = [], []
-        blocks = _blocks(T, m, n, Q.device.type)
-        scratch = _scratch(Q, blocks, T, m, n)
+        blocks = blocks_of(T, m, n, Q.device.type)
+        scratch = scratch_for(Q, blocks, T, m, n)
+        if rows:
+            queries, keys = _base_two(Q, K, offsets)
+            small = _small(queries, keys)
+        values = V if first else _with_one(V)
         for t, s in blocks:
-            P, top = _weights(Q[t, :, s], K[t], offsets[t], scratch)
+            if rows:
+                P, top = _exp2(block_product(keys[t], queries[t, :, s], scratch), all(small[t]))
+            else:
+                scores = block_product(K[t], Q[t, :, s], scratch).add_(offsets[t, :, None])
+                P, top = _exp2(scores.mul_(LOG2_E), False)
             shifted.append(top is not None)
             if first:
                 total = P.sum(dim=-2, keepdim=True)
-                torch.bmm(V[t], P.div_(total), out=u[t, :, s])
+                torch.bmm(values[t], P.div_(total), out=u[t, :, s])
             else:
-                sums = torch.bmm(_with_one(V[t]), P)
+                sums = torch.bmm(values[t], P)
                 total = sums[:, v:]
                 torch.div(sums[:, :v], total, out=u[t, :, s])
             level[t, :, s] = total.log2() if top is None else total.log2() + top
@@ -157,44 +166,54 @@ class _Attention(torch.autograd.Function):
         return u
 
     @staticmethod
-    @once_differentiable  # type: ignore[untyped-decorator]
+    @once_differentiable  # type: ignore[untyped-decorator]  # torch is not typed
     def backward(ctx: Any, grad: Tensor) -> Any:
         Q, K, offsets, V, u, level = ctx.saved_tensors
-        (T, _, m), n = Q.shape, K.shape[-1]
+        (T, _, m), n, rows = Q.shape, K.shape[-1], ctx.rows
         for_Q, for_K, for_offsets, for_V = ctx.needs_input_grad
         dQ, dK, dV = (
             torch.empty_like(a, memory_format=torch.contiguous_format) if wanted else None
             for a, wanted in ((Q, for_Q), (K, for_K), (V, for_V))
         )
         doff = torch.zeros_like(offsets) if for_offsets else None
-        blocks = _blocks(T, m, n, Q.device.type)
-        scratch, second = (_scratch(Q, blocks, T, m, n) for _ in range(2))
+        blocks = blocks_of(T, m, n, Q.device.type)
+        scratch, second = (scratch_for(Q, blocks, T, m, n) for _ in range(2))
+        along = (grad * u).sum(dim=1, keepdim=True)
+        if rows:
+            queries, keys = _base_two(Q, K, offsets)
+            queries, keys = torch.cat([queries, -level], dim=1), _with_one(keys)
+            values, slopes = _with_one(V), torch.cat([grad, -along], dim=1)
         for i, (t, s) in enumerate(blocks):
             g = grad[t, :, s]
             if ctx.kept:
                 P = ctx.kept[i]
-            else:  # one more row subtracts the level from the scores
-                Kb = _with_one(torch.cat([K[t], offsets[t, None]], dim=1))
-                scores = _product(Kb, _queries(Q[t, :, s], -level[t, :, s]), scratch)
+            else:
+                if rows:
+                    scores = block_product(keys[t], queries[t, :, s], scratch)
+                else:
+                    scores = block_product(K[t], Q[t, :, s], scratch).add_(offsets[t, :, None])
+                    scores.mul_(LOG2_E).sub_(level[t, :, s])
                 P = (scores.clamp_(min=FLOOR) if ctx.shifted[i] else scores).exp2_()
             if dV is not None:
-                _add(dV[t], g, P.mT, s)
+                add_block(dV[t], g, P.mT, s)
             if dQ is None and dK is None and doff is None:
                 continue
-            # and one subtracts g.u from the products g.v
-            along = (g * u[t, :, s]).sum(dim=1, keepdim=True)
-            slope = _product(_with_one(V[t]), torch.cat([g, -along], dim=1), second).mul_(P)
+            if rows:
+                slope = block_product(values[t], slopes[t, :, s], second)
+            else:
+                slope = block_product(V[t], g, second).sub_(along[t, :, s])
+            slope *= P
             if dQ is not None:
                 torch.bmm(K[t], slope, out=dQ[t, :, s])
             if dK is not None:
-                _add(dK[t], Q[t, :, s], slope.mT, s)
+                add_block(dK[t], Q[t, :, s], slope.mT, s)
             if doff is not None:
                 doff[t] += slope.sum(dim=-1)
         ctx.kept = []
         return dQ, dK, doff, dV
 
 
-def _add(total: Tensor, a: Tensor, b: Tensor, queries: slice) -> None:
+def add_block(total: Tensor, a: Tensor, b: Tensor, queries: slice) -> None:
     """total += a b, where what the first block of queries finds in `total` does not count."""
     torch.baddbmm(total, a, b, beta=int(queries.start > 0), out=total)
 
@@ -206,17 +225,19 @@ class _Moments(torch.autograd.Function):
         offsets = -((G @ X) * X).sum(dim=-2)
         V = _powers(X)
         E = torch.empty_like(V)
-        blocks = _blocks(T, n, n, X.device.type)
-        scratch = _scratch(X, blocks, T, n, n)
+        queries, keys = _base_two(A, X, offsets)
+        small = _small(queries, keys)
+        blocks = blocks_of(T, n, n, X.device.type)
+        scratch = scratch_for(X, blocks, T, n, n)
         for t, s in blocks:
-            P, _ = _weights(A[t, :, s], X[t], offsets[t], scratch)
+            P, _ = _exp2(block_product(keys[t], queries[t, :, s], scratch), all(small[t]))
             torch.bmm(V[t], P, out=E[t, :, s])
         E = E[:, 1:] / E[:, :1]
         ctx.save_for_backward(E)
         return E[:, :d].clone()
 
     @staticmethod
-    @once_differentiable  # type: ignore[untyped-decorator]
+    @once_differentiable  # type: ignore[untyped-decorator]  # torch is not typed
     def backward(ctx: Any, grad: Tensor) -> Any:
         (E,) = ctx.saved_tensors
         d = grad.shape[1]

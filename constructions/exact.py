@@ -41,6 +41,7 @@ from constructions.arrays import (
 from constructions.attention import Projections, attend, attend_linear
 from constructions.codes import code as make_code
 from constructions.lloyd import empty_cluster_error
+from constructions.recording import noted, section
 
 CENTER_UPDATES = ("distance", "linear")
 
@@ -201,7 +202,9 @@ class LloydTransformer:
         blank = system.full((*X.shape[:-1], self.code.width), 0)
         codes = system.xp.broadcast_to(codes, (*C.shape[:-1], self.code.width))
         concat = system.xp.concat
-        return concat([X, blank], axis=-1), concat([C, codes], axis=-1)
+        section("embedding")
+        points = noted("points", concat([X, blank], axis=-1))
+        return points, noted("centers", concat([C, codes], axis=-1))
 
     def _layer(
         self,
@@ -211,20 +214,27 @@ class LloydTransformer:
         system: NumberSystem,
     ) -> tuple[Array, Array]:
         def module(name: str, tokens: Array, others: Array) -> Array:
+            section(name)
             query, key, value = weights[name]
-            queries, keys, values = tokens @ query, others @ key, others @ value
+            queries, keys, values = tokens @ query, others @ key, noted("values", others @ value)
             if name == "centers_from_points" and self.center_update == "linear":
                 return _normalized(*attend_linear(queries, keys, values, system), system)
-            return attend(queries, keys, values, float(self.inverse_temperature), system)
+            gamma = float(self.inverse_temperature)
+            return noted("output", attend(queries, keys, values, gamma, system))
 
         cross = module("points_from_centers", points, centers)
         points = points + module("points_from_points", points, points) + cross
+        section("layer")
+        noted("points", points)
         cross = module("centers_from_points", centers, points)
-        return points, centers + module("centers_from_centers", centers, centers) + cross
+        centers = centers + module("centers_from_centers", centers, centers) + cross
+        section("layer")
+        return points, noted("centers", centers)
 
     def _closed_form(self, X: Array, C: Array, codes: Array, system: NumberSystem) -> Array:
         """What a layer computes at inverse temperature infinity with distinct codes: see above."""
         spread = system.xp.broadcast_to(codes, (*C.shape[:-1], codes.shape[-1]))
+        section("closed form")
         carried = attend(X, C, spread, math.inf, system)
         if self.center_update == "linear":
             return _normalized(*attend_linear(codes, carried, X, system), system)

@@ -23,7 +23,6 @@ re-embedded iteration computes it once.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -33,6 +32,7 @@ import torch
 from constructions.arrays import checked_count
 from constructions.blocked import attention, self_attention
 from constructions.errors import InputError
+from constructions.sparse import sparse_attention
 from constructions.trainable import ROLES, TrainableTransformer
 
 Tensor = Any  # torch.Tensor
@@ -64,6 +64,11 @@ def centered(X: Tensor) -> Points:
 class FastTransformer:
     """`TrainableTransformer`, computed without what is not needed.
 
+    Raises
+    ------
+    InputError
+        the model has dropout: its masks would be n x n, and nothing here is.
+
     >>> plain = TrainableTransformer(d=2, k=3, code="binary")
     >>> fast = FastTransformer(plain)
     >>> generator = torch.Generator().manual_seed(0)
@@ -75,6 +80,12 @@ class FastTransformer:
 
     model: TrainableTransformer
     _tables: dict[Any, Tensor] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        if self.model.dropout:
+            raise InputError(
+                f"dropout = {self.model.dropout}: only TrainableTransformer can drop weights"
+            )
 
     def __call__(self, parameters: Mapping[str, Tensor], X: Tensor, C: Tensor) -> Tensor:
         """The updated centers (S, B, k, d).
@@ -127,11 +138,14 @@ class FastTransformer:
         """The averages (S, B, d, n) that the self-attention of the points takes of them."""
         Wq, bq = self._read(parameters, "points_from_points.query")
         Wk, bk = self._read(parameters, "points_from_points.key")
-        Wq, Wk, g, d = Wq[..., : self.model.d], Wk[..., : self.model.d], self._scale, self.model.d
+        d, g = self.model.d, self.model.scale
+        Wq, Wk = Wq[..., :d], Wk[..., :d]
         gap = (Wq - Wk)[:, None] @ points.median + (bq - bk)[:, None]
         A = (2 * g * Wk.mT @ Wq)[:, None] @ points.X + (2 * g * Wk.mT)[:, None] @ gap
         G = (g * Wk.mT @ Wk)[:, None].expand(A.shape[0], A.shape[1], d, d)
-        return _batched(self_attention, A, points.X, G)
+        if self.model.attention == "softmax":
+            return _batched(self_attention, A, points.X, G)
+        return self._attend(A, points.X, -((G @ points.X) * points.X).sum(dim=-2), points.X)
 
     def step(
         self, parameters: Mapping[str, Tensor], points: Points, moved: Tensor, average: Tensor
@@ -145,7 +159,7 @@ class FastTransformer:
         moved : (S, B, d, k) centers less the median
         average : from `attend`
         """
-        d, g, (X, median) = self.model.d, self._scale, points
+        d, g, (X, median) = self.model.d, self.model.scale, points
         with_average = torch.cat([X, average], dim=-2)
 
         # points from centers: kappa are the keys less the query of the median
@@ -164,17 +178,17 @@ class FastTransformer:
         cross, cross_bias = self._read(parameters, "points_from_centers.value")
         own, own_bias = self._read(parameters, "points_from_points.value")
         own = own[..., :d]
-        read = _batched(attention, X, keys, offsets, self._of_centers(reader @ cross, moved))
+        read = self._attend(X, keys, offsets, self._of_centers(reader @ cross, moved))
         alone = torch.cat([reader[..., :d], reader @ own], dim=-1)
         read = _batched(
             torch.baddbmm, read, alone[:, None].expand(*X.shape[:2], -1, -1), with_average
         )
-        K, V = read.split([self.model.d_emb, d], dim=-2)
+        K, V = read.split([self.model.d_qkv, d], dim=-2)
         # the same for all points of a task, beside [median, 0]
         common = (cross[..., :d] + own)[:, None] @ median + (cross_bias + own_bias)[:, None]
         Q = self._of_centers(Wq, moved) + (Wq[..., :d] - Wk[..., :d])[:, None] @ median
         Q = 2 * g * (Q + (bq - bk)[:, None] - Wk[:, None] @ common)
-        new = moved + _batched(attention, Q, K, -g * K.square().sum(dim=-2), V)
+        new = moved + self._attend(Q, K, -g * K.square().sum(dim=-2), V)
         new = new + Wv[:, None, :d, :d] @ median + Wv[:, None, :d] @ common + bv[:, None, :d]
 
         # centers from centers, around a median of their own
@@ -186,7 +200,7 @@ class FastTransformer:
         gap = (Wq[..., :d] - Wk[..., :d])[:, None] @ (middle + median) + (bq - bk)[:, None]
         Q, K = 2 * g * (self._of_centers(Wq, around) + gap), self._of_centers(Wk, around)
         V = self._of_centers(Wv[:, :d], moved)
-        new = new + _batched(attention, Q, K, -g * K.square().sum(dim=-2), V)
+        new = new + self._attend(Q, K, -g * K.square().sum(dim=-2), V)
         return new + Wv[:, None, :d, :d] @ median + bv[:, None, :d]
 
     def _naive(
@@ -205,8 +219,8 @@ class FastTransformer:
                 )
             )
             middle = k.detach().median(dim=-1, keepdim=True).values
-            q, k = 2 * self._scale * (q - middle), k - middle
-            return _batched(attention, q, k, -self._scale * k.square().sum(dim=-2), v)
+            q, k = 2 * self.model.scale * (q - middle), k - middle
+            return self._attend(q, k, -self.model.scale * k.square().sum(dim=-2), v)
 
         points, centers = (tokens.mT for tokens in self.model.tokens(X, C))
         found = [C]
@@ -224,12 +238,11 @@ class FastTransformer:
             found.append(centers[..., : self.model.d, :].mT)
         return found
 
-    @property
-    def _scale(self) -> float:
-        return self.model.inverse_temperature / math.sqrt(self.model.d_emb)
+    def _attend(self, Q: Tensor, K: Tensor, offsets: Tensor, V: Tensor) -> Tensor:
+        return _batched(_ATTENTION[self.model.attention], Q, K, offsets, V)
 
     def _read(self, parameters: Mapping[str, Tensor], name: str) -> tuple[Tensor, Tensor]:
-        """A matrix (S, D, D) and its bias as a column (S, D, 1)."""
+        """A matrix (S, r, D) and its bias as a column (S, r, 1)."""
         matrix = parameters[name]
         bias = parameters.get(f"{name}_bias")
         return matrix, (matrix.new_zeros(matrix.shape[:-1]) if bias is None else bias)[..., None]
@@ -267,6 +280,9 @@ class FastTransformer:
                 f"parameters of batch shape {tuple(S)}, X of shape {tuple(X.shape)} and C of shape "
                 f"{tuple(C.shape)}; expected (S,), (S, B, n, {d}) and (S, B, {k}, {d})"
             )
+
+
+_ATTENTION = {"softmax": attention, "sparsemax": sparse_attention}
 
 
 def _batched(function: Any, *arrays: Tensor) -> Tensor:

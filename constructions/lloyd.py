@@ -15,6 +15,7 @@ from constructions.arrays import (
     quiet,
 )
 from constructions.attention import nearest
+from constructions.recording import noted, section
 
 
 class LloydStep(NamedTuple):
@@ -73,16 +74,18 @@ def lloyd_step(X: Array, C: Array, empty: str = "raise") -> LloydStep:
 def step(X: Array, C: Array, empty: str, system: NumberSystem) -> LloydStep:
     """`lloyd_step` for arrays that have been checked."""
     xp = system.xp
-    near = nearest(X, C, system)
+    section("Lloyd step")
+    near = noted("nearest", nearest(X, C, system))
     indices = system.indices(C.shape[-2])
     beyond = indices[-1:] + 1
     # the first of equals, written out: libraries disagree about the index argmin returns
-    assignments = xp.min(xp.where(near, indices, beyond), axis=-1)
+    assignments = noted("assignments", xp.min(xp.where(near, indices, beyond), axis=-1))
     members = assignments[..., None, :] == indices[:, None]
     vacant = ~xp.any(members, axis=-1)
     if empty == "raise" and bool(xp.any(vacant)):
         raise empty_cluster_error(vacant)
-    centers = xp.where(vacant[..., :, None], C, system.mean(members, X))
+    means = noted("means", system.mean(members, X))
+    centers = noted("centers", xp.where(vacant[..., :, None], C, means))
     tied = xp.sum(xp.astype(near, xp.int64), axis=-1) > 1
     return LloydStep(centers, assignments, tied, vacant)
 

@@ -14,6 +14,7 @@ import torch
 from torch.autograd.function import once_differentiable
 
 from constructions.arrays import checked
+from constructions.sparse import threshold
 from constructions.surrogates import exponent_of, gradient_from, weights
 
 Tensor = Any  # torch.Tensor
@@ -37,7 +38,7 @@ def smoothed_loss(
     Parameters
     ----------
     X, C : (S, B, d, n) and (S, B, d, k)
-    temperatures : (S,) positive, one for each model
+    temperatures : (S,) positive, one for each model, or (S, B), one for each task
     regularizers : S of what `constructions.surrogates.surrogate` takes
 
     Raises
@@ -46,7 +47,8 @@ def smoothed_loss(
         unknown regularizer.
     """
     exponents = tuple(exponent_of(name) for name in regularizers)
-    return _SmoothedLoss.apply(X, C, temperatures.to(C)[:, None, None, None], exponents)
+    tau = temperatures.to(C).view(len(C), -1).expand(C.shape[:2])[..., None, None]
+    return _SmoothedLoss.apply(X, C, tau, exponents)
 
 
 class _SmoothedLoss(torch.autograd.Function):
@@ -57,14 +59,14 @@ class _SmoothedLoss(torch.autograd.Function):
         for s, alpha in enumerate(exponents):
             for b in range(0, C.shape[1], rows):
                 r = squared_distances(X[s, b : b + rows], C[s, b : b + rows])
-                value, gradient = _surrogate(r, tau[s], alpha)
+                value, gradient = _surrogate(r, tau[s, b : b + rows], alpha)
                 loss[s, b : b + rows] = value.mean(dim=(-2, -1))
                 slope.append(gradient)
         ctx.save_for_backward(X, C, torch.cat(slope).view(*C.shape[:2], *slope[0].shape[1:]))
         return loss
 
     @staticmethod
-    @once_differentiable  # type: ignore[untyped-decorator]
+    @once_differentiable  # type: ignore[untyped-decorator]  # torch is not typed
     def backward(ctx: Any, grad: Tensor) -> Any:
         X, C, slope = ctx.saved_tensors
         dC = C * slope.sum(dim=-1)[..., None, :] - X @ slope.mT
@@ -85,32 +87,14 @@ def _surrogate(r: Tensor, tau: Tensor, alpha: Any) -> tuple[Tensor, Tensor]:
         gap = (p * excess).sum(dim=-2, keepdim=True)
         return low + gap, p * (1 - (excess - gap) / tau)
     if alpha == 2:
-        p, inside = _sparsemax(u)
+        t = threshold(u)
+        p, inside = (t - u).clamp_(min=0), (u < t).to(u.dtype)
         mean = (inside * u).sum(dim=-2, keepdim=True) / inside.sum(dim=-2, keepdim=True)
         return low + (p * excess).sum(dim=-2, keepdim=True), p - inside * (u - mean)
     system, _ = checked(r=r.new_zeros(1))
     p = weights(u.mT, alpha, system)
     slope = gradient_from(u.mT, p, alpha, system).mT
     return low + (p.mT * excess).sum(dim=-2, keepdim=True), slope
-
-
-def _sparsemax(u: Tensor) -> tuple[Tensor, Tensor]:
-    """Weights max(t - u, 0) of sum 1 over the axis -2, and the indicator of their support.
-
-    Newton's method from the threshold for full support: every step solves for the current support,
-    which only shrinks, so at most k steps.
-    """
-    u = u.clamp(max=1)  # what is 1 above the smallest is not in the support
-    t = ((u.sum(dim=-2, keepdim=True) + 1) / u.shape[-2]).clamp_(max=1)
-    size = None
-    for _ in range(u.shape[-2]):
-        inside = (u < t).to(u.dtype)
-        count = inside.sum(dim=-2, keepdim=True)
-        if size is not None and torch.equal(count, size):
-            break
-        size = count
-        t = ((inside * u).sum(dim=-2, keepdim=True) + 1) / count
-    return (t - u).clamp_(min=0), (u < t).to(u.dtype)
 
 
 def inertia(X: Tensor, C: Tensor) -> Tensor:

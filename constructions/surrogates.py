@@ -37,6 +37,7 @@ from constructions.arrays import (
     checked_scalar,
     quiet,
 )
+from constructions.recording import noted
 
 __all__ = [
     "exponent_of",
@@ -233,7 +234,9 @@ def _scaled_excess(excess: Array, tau: Any, system: NumberSystem) -> Array:
 
 def _gap(r: Array, tau: Any, alpha: Any, system: NumberSystem) -> Array:
     _, excess, u = scaled(r, tau, system)
-    return system.xp.sum(weights(u, alpha, system) * excess, axis=-1)
+    noted("excess", excess)
+    p = noted("weights", weights(noted("scaled excess", u), alpha, system))
+    return noted("gap", system.xp.sum(p * excess, axis=-1))
 
 
 def by_rows(

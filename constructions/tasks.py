@@ -35,6 +35,7 @@ from constructions.arrays import (
     quiet,
 )
 from constructions.errors import InputError
+from constructions.recording import noted
 
 FAMILIES = ("normal", "cauchy", "gumbel", "laplace", "lognormal")
 SCALINGS = ("per-dimension", "common")
@@ -181,17 +182,18 @@ class TaskDistribution:
         """
         xp = array_namespace(draws.noise)
         batch, k, d = draws.places.shape
-        index = self.components(draws)
+        index = noted("components", self.components(draws))
         index = xp.reshape(index + k * xp.arange(batch, device=device_of(index))[:, None], (-1,))
 
         def of_component(table: Array) -> Array:
             rows = xp.take(xp.reshape(table, (batch * k, d)), index, axis=0)
             return xp.reshape(rows, draws.noise.shape)
 
-        spread = standard(self.family, draws.noise) * float(self.scale)
+        spread = noted("standard variate", standard(self.family, draws.noise)) * float(self.scale)
         if draws.widths is not None:
             spread = spread * of_component(draws.widths)
-        X = of_component(draws.places) + spread
+        noted("spread", spread)
+        X = noted("argument", of_component(draws.places) + spread)
         return xp.exp(X) if self.family == "lognormal" else X
 
     def components(self, draws: Draws) -> Array:
@@ -294,6 +296,7 @@ def rescale(X: Array, scaling: str, system: NumberSystem) -> Array:
     extent = high - low
     if scaling == "common":
         extent = xp.max(extent, axis=-1, keepdims=True)
+    noted("extent", extent)
     return (X - low) / xp.where(extent == 0, system.full((1,), 1), extent)
 
 

@@ -3,7 +3,7 @@ r"""The trainable transformer: one layer, twelve matrices, as the formula reads.
 Points are tokens [x, 0], centers are tokens [c_j, b_j]; a token is a row of width d_emb = d + p.
 With A the attention module
 
-    A(Z, Z') = softmax(-g |Q z_i - K z'_j|^2 over j) V z'_j,    g = gamma / sqrt(d_emb),
+    A(Z, Z') = softmax(-g |Q z_i - K z'_j|^2 over j) V z'_j,    g = gamma / sqrt(d_qkv),
 
 one layer is
 
@@ -15,10 +15,14 @@ one layer is
 and the answer is the first d entries of the centers. This is `constructions.exact` at a finite
 inverse temperature with weights that are learned; there is no other difference.
 
-Parameters are a plain dictionary of tensors, `module.role` -> (..., d_emb, d_emb), with
-`module.role_bias` -> (..., d_emb) beside them when the model has biases. Leading dimensions of
-parameters and of tasks broadcast against each other, so that one call runs many models, many
-tasks, or one task for each model.
+Options, from the authors' code: queries and keys may be wider than tokens, by a whole factor
+(d_qkv); values may not, as they are added to tokens with no matrix in between. Sparsemax may stand
+for softmax, and entries of the weights may be dropped in training.
+
+Parameters are a plain dictionary of tensors, `module.role` -> (..., d_emb, d_emb), or (..., d_qkv,
+d_emb) for queries and keys, with `module.role_bias` beside them when the model has biases, one
+entry a row. Leading dimensions of parameters and of tasks broadcast against each other, so that one
+call runs many models, many tasks, or one task for each model.
 
 Source: the paper's Section 2 and Appendix I; docs/theory/lipschitz.md, "Model and notation".
 """
@@ -38,6 +42,7 @@ from constructions.attention import Projections
 from constructions.codes import Code
 from constructions.codes import code as make_code
 from constructions.errors import InputError
+from constructions.recording import noted, section
 from constructions.surrogates import surrogate
 
 Tensor = Any  # torch.Tensor
@@ -69,6 +74,13 @@ class TrainableTransformer:
     bias : bool
         whether queries, keys and values have biases. The paper's formula has none, the authors'
         code has.
+    attention : "softmax" or "sparsemax"
+        how scores become weights.
+    qkv_multiplier : int >= 1
+        d_qkv / d_emb, the width of queries and keys over that of tokens.
+    dropout : 0 <= p < 1
+        each weight is set to 0 with this probability, or else divided by 1 - p; only when a
+        generator is given.
 
     Raises
     ------
@@ -87,11 +99,21 @@ class TrainableTransformer:
     code: Any = "binary"
     inverse_temperature: float = 1.0
     bias: bool = True
+    attention: str = "softmax"
+    qkv_multiplier: int = 1
+    dropout: float = 0.0
 
     def __post_init__(self) -> None:
         checked_count("d", self.d, 1)
         checked_count("k", self.k, 1)
         checked_scalar("inverse_temperature", self.inverse_temperature, "a positive finite number")
+        checked_count("qkv_multiplier", self.qkv_multiplier, 1)
+        if self.attention not in ATTENTIONS:
+            raise InputError(
+                f"attention = {self.attention!r} is not known; allowed: {', '.join(ATTENTIONS)}"
+            )
+        if not 0 <= self.dropout < 1:
+            raise InputError(f"dropout = {self.dropout} is out of range; allowed: 0 <= p < 1")
         make_code(self.code, self.k)
 
     @cached_property
@@ -103,6 +125,21 @@ class TrainableTransformer:
     def d_emb(self) -> int:
         """Width of a token."""
         return self.d + self.table.width
+
+    @property
+    def d_qkv(self) -> int:
+        """Width of queries and keys."""
+        return self.qkv_multiplier * self.d_emb
+
+    @property
+    def scale(self) -> float:
+        """The factor g of the squared distances."""
+        return self.inverse_temperature / math.sqrt(self.d_qkv)
+
+    def shape(self, name: str) -> tuple[int, ...]:
+        """The shape of a parameter, without leading dimensions."""
+        rows = self.d_emb if "value" in name else self.d_qkv
+        return (rows,) if name.endswith("_bias") else (rows, self.d_emb)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -120,9 +157,8 @@ class TrainableTransformer:
         limit = 1 / math.sqrt(self.d_emb)
 
         def draw(name: str) -> Tensor:
-            shape = (self.d_emb,) if name.endswith("_bias") else (self.d_emb, self.d_emb)
             uniform = torch.rand(
-                (*batch, *shape),
+                (*batch, *self.shape(name)),
                 generator=generator,
                 dtype=torch.float64,
                 device=generator.device,
@@ -148,32 +184,55 @@ class TrainableTransformer:
         codes = codes.expand(*C.shape[:-1], self.table.width)
         return torch.cat([X, blank], dim=-1), torch.cat([C, codes], dim=-1)
 
+    def weights(self, scores: Tensor, generator: Any = None) -> Tensor:
+        """Attention weights (..., m, n) of scores; a generator drops some of them."""
+        weights = ATTENTIONS[self.attention](scores)
+        if self.dropout == 0 or generator is None:
+            return weights
+        drawn = torch.rand(
+            weights.shape, generator=generator, dtype=weights.dtype, device=weights.device
+        )
+        return weights * (drawn >= self.dropout) / (1 - self.dropout)
+
     def layer(
-        self, parameters: Mapping[str, Tensor], points: Tensor, centers: Tensor
+        self,
+        parameters: Mapping[str, Tensor],
+        points: Tensor,
+        centers: Tensor,
+        generator: Any = None,
     ) -> tuple[Tensor, Tensor]:
         """The tokens after one layer."""
-        g = self.inverse_temperature / math.sqrt(self.d_emb)
 
         def module(name: str, tokens: Tensor, others: Tensor) -> Tensor:
             q, k, v = (
                 project(parameters, f"{name}.{role}", rows)
                 for role, rows in zip(ROLES, (tokens, others, others), strict=True)
             )
-            return torch.softmax(-g * squared_distances(q, k), dim=-1) @ v
+            section(name)
+            noted("queries", q)
+            noted("keys", k)
+            r = noted("squared distances", squared_distances(q, k))
+            weights = noted("weights", self.weights(-self.scale * r, generator))
+            return noted("output", weights @ v)
 
         points = (
             points
             + module("points_from_centers", points, centers)
             + module("points_from_points", points, points)
         )
+        section("layer")
+        noted("points", points)
         centers = (
             centers
             + module("centers_from_points", centers, points)
             + module("centers_from_centers", centers, centers)
         )
-        return points, centers
+        section("layer")
+        return points, noted("centers", centers)
 
-    def __call__(self, parameters: Mapping[str, Tensor], X: Tensor, C: Tensor) -> Tensor:
+    def __call__(
+        self, parameters: Mapping[str, Tensor], X: Tensor, C: Tensor, generator: Any = None
+    ) -> Tensor:
         """The updated centers (..., k, d).
 
         Parameters
@@ -181,6 +240,7 @@ class TrainableTransformer:
         parameters : tensors by name, see `names`
         X : (..., n, d) points
         C : (..., k, d) centers
+        generator : of the dropout; without one nothing is dropped
 
         Raises
         ------
@@ -188,7 +248,7 @@ class TrainableTransformer:
             X or C do not fit the model, or a parameter is missing or has another shape.
         """
         self.check(parameters)
-        _, centers = self.layer(parameters, *self.tokens(X, C))
+        _, centers = self.layer(parameters, *self.tokens(X, C), generator)
         return centers[..., : self.d]
 
     def loss(
@@ -211,8 +271,7 @@ class TrainableTransformer:
         for name in self.names:
             if name not in parameters:
                 raise InputError(f"the parameter {name} is missing")
-            shape = tuple(parameters[name].shape)
-            want = (self.d_emb,) if name.endswith("_bias") else (self.d_emb, self.d_emb)
+            shape, want = tuple(parameters[name].shape), self.shape(name)
             if shape[len(shape) - len(want) :] != want:
                 raise InputError(
                     f"the parameter {name} has shape {shape}; this model, with d_emb = "
@@ -235,6 +294,23 @@ def squared_distances(a: Tensor, b: Tensor) -> Tensor:
     """
     squares = (a * a).sum(dim=-1)[..., :, None] + (b * b).sum(dim=-1)[..., None, :]
     return squares - 2 * a @ b.mT
+
+
+def softmax(scores: Tensor) -> Tensor:
+    """exp(scores), normalized over the last axis."""
+    return torch.softmax(scores, dim=-1)
+
+
+def sparsemax(scores: Tensor) -> Tensor:
+    """max(scores - t, 0) with the t that makes it sum to 1 over the last axis: the largest of
+    (sum of the m largest scores - 1) / m over m."""
+    ordered = scores.sort(dim=-1, descending=True).values
+    sizes = torch.arange(1, scores.shape[-1] + 1, dtype=scores.dtype, device=scores.device)
+    t = ((ordered.cumsum(dim=-1) - 1) / sizes).amax(dim=-1, keepdim=True)
+    return (scores - t).clamp(min=0)
+
+
+ATTENTIONS = {"softmax": softmax, "sparsemax": sparsemax}
 
 
 def from_matrices(matrices: Mapping[str, Projections]) -> Parameters:

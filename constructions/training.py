@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any, NamedTuple
 
 import torch
@@ -27,7 +27,7 @@ import torch
 from constructions.arrays import checked_count, checked_scalar
 from constructions.errors import InputError
 from constructions.fast import FastTransformer, Points, centered
-from constructions.objective import inertia, lloyd_step, smoothed_loss
+from constructions.objective import inertia, lloyd_step, smoothed_loss, squared_distances
 from constructions.streams import sample, stream
 from constructions.surrogates import exponent_of
 from constructions.tasks import TaskDistribution
@@ -48,10 +48,14 @@ class Settings:
     Parameters
     ----------
     d, k, n : coordinates, clusters, points of a task
-    code, inverse_temperature, bias : see `TrainableTransformer`
+    code, inverse_temperature, bias, attention, qkv_multiplier, dropout : see
+        `TrainableTransformer`; with dropout, training takes the plain model, which is many times
+        slower, and validation drops nothing
     family, scale, equal_weights, isotropic, scaling : see `TaskDistribution`
     regularizer, temperature : see `constructions.surrogates.surrogate`
     log_loss : train on the mean logarithm of the tasks' losses
+    relative_temperature : the temperature of a task is `temperature` times the median of its
+        squared distances between points and initial centers
     batch : tasks in a step
     learning_rate : of Adam, at the start
     patience : validations without improvement before it is halved
@@ -78,11 +82,15 @@ class Settings:
     regularizer: str | float = "l2"
     temperature: float = 0.1
     log_loss: bool = False
+    relative_temperature: bool = False
     batch: int = 32
     learning_rate: float = 0.01
     patience: int = 10
     validate_every: int = 50
     validation_batches: int = 10
+    attention: str = "softmax"
+    qkv_multiplier: int = 1
+    dropout: float = 0.0
 
     def __post_init__(self) -> None:
         _ = self.distribution, self.model
@@ -102,7 +110,8 @@ class Settings:
     @property
     def model(self) -> TrainableTransformer:
         """The function whose parameters are trained."""
-        return TrainableTransformer(self.d, self.k, self.code, self.inverse_temperature, self.bias)
+        names = [f.name for f in fields(TrainableTransformer)]
+        return TrainableTransformer(**{name: getattr(self, name) for name in names})
 
 
 class Look(NamedTuple):
@@ -154,7 +163,7 @@ class Trainer:
         self.settings, self.seeds = tuple(settings), tuple(seeds)
         _check_stack(self.settings, self.seeds)
         first = self.settings[0]
-        self.fast = FastTransformer(first.model)
+        self.fast = FastTransformer(replace(first.model, dropout=0.0))
         self.distribution = first.distribution
         self.dtype = dtype
         S = len(seeds)
@@ -192,15 +201,30 @@ class Trainer:
         """The training losses (S,) on points (S, B, n, d) and centers (S, B, k, d)."""
         points = centered(X)
         parameters = self.parameters(flat)
-        moved = self.fast.step(
-            parameters, points, C.mT - points.median, self.fast.attend(parameters, points)
-        )
+        if self.settings[0].dropout:
+            moved = self._dropped(parameters, X, C).mT - points.median
+        else:
+            moved = self.fast.step(
+                parameters, points, C.mT - points.median, self.fast.attend(parameters, points)
+            )
         regularizers = [s.regularizer for s in self.settings]
-        loss = smoothed_loss(points.X, moved, self.temperatures, regularizers)
+        temperatures = self.temperatures
+        if self.settings[0].relative_temperature:
+            temperatures = temperatures[:, None] * typical_distance(points, C)
+        loss = smoothed_loss(points.X, moved, temperatures, regularizers)
         if any(s.log_loss for s in self.settings):
             log = torch.tensor([[s.log_loss] for s in self.settings], device=loss.device)
             loss = torch.where(log, loss.log(), loss)
         return loss.mean(dim=1)
+
+    def _dropped(self, parameters: Mapping[str, Tensor], X: Tensor, C: Tensor) -> Tensor:
+        """The new centers (S, B, k, d) with dropout, drawn from the stream of each model."""
+        model = self.settings[0].model
+        each = [
+            model({name: p[s] for name, p in parameters.items()}, X[s], C[s], generator)
+            for s, generator in enumerate(self._streams)
+        ]
+        return torch.stack(each)
 
     def advance(self) -> None:
         """One training step of all models."""
@@ -305,6 +329,13 @@ _STATE = (
     "redraws",
     "_losses",
 )
+
+
+def typical_distance(points: Points, C: Tensor) -> Tensor:
+    """The median squared distance between points and centers (S, B, k, d), 1 where that is 0."""
+    r = squared_distances(points.X, C.mT - points.median)
+    middle = r.flatten(2).median(dim=2).values.double()
+    return torch.where(middle > 0, middle, 1.0)
 
 
 def _check_stack(settings: Sequence[Settings], seeds: Sequence[int]) -> None:

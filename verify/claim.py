@@ -180,11 +180,12 @@ class Table:
 @dataclass(frozen=True)
 class Plot:
     """Columns to draw: `x` against each of `lines` (bounds, drawn as lines) and `points`
-    (measured, drawn as markers)."""
+    (measured, drawn as markers); or else `cells` as a heat map, whose rows are named by `x`."""
 
     x: str
     lines: tuple[str, ...] = ()
     points: tuple[str, ...] = ()
+    cells: tuple[str, ...] = ()
     x_label: str = ""
     y_label: str = ""
     log_x: bool = False
@@ -264,6 +265,7 @@ class Evidence:
                             **t["plot"],
                             "lines": tuple(t["plot"]["lines"]),
                             "points": tuple(t["plot"]["points"]),
+                            "cells": tuple(t["plot"].get("cells", ())),
                         }
                     ),
                 }
@@ -304,6 +306,7 @@ class Run:
 
     profile: Profile = PROFILES["default"]
     seed: int = 0
+    arithmetics: tuple[str, ...] = ()  # names of `verify.arithmetic`; empty for all
 
     def count(self, default: int, least: int = 1) -> int:
         """`default` cases in the default profile, in proportion in the others."""
@@ -416,7 +419,7 @@ def verdict_of(claim: Claim, evidence: Sequence[Evidence]) -> Verdict:
         idle = experimental and all(e.cases == 0 and e.note for e in own)
         return Verdict.NOT_TESTABLE if idle else Verdict.OPEN
     if experimental:
-        return Verdict.REPRODUCED
+        return Verdict.PARTLY if any(e.undecided for e in own) else Verdict.REPRODUCED
     if any(e.sharper and not e.violated and _decided(e) for e in evidence):
         return Verdict.SHARPENED
     if any(e.decides_all for e in as_stated):

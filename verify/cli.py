@@ -17,10 +17,13 @@ COMMANDS = {
     "check": "checking",
     "report": "checking",
     "replay": "looking",
+    "trace": "tracing",
     "audit": "audit",
     "bound": "bound",
     "attack": "attack",
     "train": "train",
+    "sweep": "sweep",
+    "reproduce": "reproduce",
     "bench": "bench",
 }
 """Each command and its module in `verify.commands`, in the order of the help page."""

@@ -34,6 +34,7 @@ LIBRARIES = (
     "hypothesis",
     "scikit-learn",
     "array-api-compat",
+    "array-api-strict",
 )
 
 
@@ -66,7 +67,9 @@ def build(results: Iterable[Done], run: Run) -> dict[str, Any]:
 
 
 def volatile(results: Iterable[Done], run: Run, seconds: float) -> dict[str, Any]:
-    """What `run.json` holds: time, host, versions, and how long each check took."""
+    """What `run.json` holds: time, host, versions, what applied to each arithmetic (device,
+    threads, reduced precision, or why it did not run), and how long each check took."""
+    results = list(results)
     return {
         "finished": datetime.now(UTC).isoformat(timespec="seconds"),
         "seconds": round(seconds, 2),
@@ -76,6 +79,7 @@ def volatile(results: Iterable[Done], run: Run, seconds: float) -> dict[str, Any
         "system": platform.system(),
         "machine": platform.machine(),
         "libraries": {name: _version(name) for name in LIBRARIES},
+        "arithmetics": {name: told for d in results for name, told in d.settings.items()},
         "checks": sorted(
             (
                 {"claim": d.claim_id, "check": d.evidence.check, "seconds": round(d.seconds, 2)}

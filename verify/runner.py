@@ -19,18 +19,20 @@ import traceback
 from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from threadpoolctl import threadpool_limits
 
-from verify import claims
+from verify import arithmetic, claims
 from verify.claim import Check, Claim, Evidence, Run
 from verify.files import write_atomically
 
 _ROOT = Path(__file__).resolve().parent.parent
 _PACKAGES = ("constructions", "verify")
+_READER = "verify/experiments/results.py"
 
 
 class InfrastructureError(RuntimeError):
@@ -39,11 +41,13 @@ class InfrastructureError(RuntimeError):
 
 @dataclass(frozen=True)
 class Done:
-    """One finished unit. `seconds` is what the check took when it ran, in this run or before."""
+    """One finished unit. `seconds` is what the check took when it ran, in this run or before;
+    `settings` is what applied to each arithmetic then, for a check that computes in several."""
 
     claim_id: str
     evidence: Evidence
     seconds: float
+    settings: dict[str, Any] = field(default_factory=dict)
 
 
 @cache
@@ -57,8 +61,8 @@ def fingerprint(claim_id: str) -> str:
 
 
 def sources(claim_id: str) -> list[Path]:
-    """The files that `fingerprint` reads: the claim's module and whatever of this project it
-    imports, directly or through others."""
+    """The files that `fingerprint` reads: the claim's module, whatever of this project it imports,
+    directly or through others, and the tables of results, if one of them reads those."""
     found: set[Path] = set()
     todo = [Path(str(claims.registry()[claim_id][2].__file__))]
     while todo:
@@ -66,6 +70,10 @@ def sources(claim_id: str) -> list[Path]:
         if file not in found:
             found.add(file)
             todo += _imported(file)
+    if any(file.match(_READER) for file in found):
+        from verify.experiments import results  # brings pyarrow and torch
+
+        found.update(results.reference().glob("*.parquet"))
     return sorted(found)
 
 
@@ -91,9 +99,12 @@ def run_check(claim_id: str, check: str, run: Run) -> Done:
     claim = claims.get(claim_id)
     unit = next(c for c in claim.checks if c.name == check)
     start = time.perf_counter()
+    settings: dict[str, Any] = {}
     try:
         with threadpool_limits(1):
             evidence = unit.run(claim, run)
+            if uses_arithmetics(unit):
+                settings = arithmetic.settings(run.arithmetics)
     except Exception as error:  # whatever a check raises is a finding about that check
         last = traceback.extract_tb(error.__traceback__)[-1]
         evidence = Evidence(check, unit.method, assuming=claim.needed)
@@ -101,7 +112,12 @@ def run_check(claim_id: str, check: str, run: Run) -> Done:
             f"crashed with {type(error).__name__}: {error} ({Path(last.filename).name}, "
             f"line {last.lineno})"
         )
-    return Done(claim_id, evidence, time.perf_counter() - start)
+    return Done(claim_id, evidence, time.perf_counter() - start, settings)
+
+
+def uses_arithmetics(check: Check) -> bool:
+    """Whether a check computes in every arithmetic of the run, see `verify.arithmetic`."""
+    return bool(getattr(check, "in_arithmetics", False))
 
 
 def run_all(
@@ -200,6 +216,7 @@ def _store(pending: Path, done: Done, run: Run) -> None:
     data = {
         "fingerprint": fingerprint(done.claim_id),
         "seconds": done.seconds,
+        "settings": done.settings,
         "evidence": done.evidence.to_json(),
     }
     place = _place(pending, done.claim_id, done.evidence.check, run)
@@ -212,6 +229,7 @@ def _load(pending: Path, claim_id: str, check: Check, run: Run) -> Done | None:
         data = json.loads(place.read_text())
         if data["fingerprint"] != fingerprint(claim_id):
             return None
-        return Done(claim_id, Evidence.from_json(data["evidence"]), data["seconds"])
+        evidence = Evidence.from_json(data["evidence"])
+        return Done(claim_id, evidence, data["seconds"], data["settings"])
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None  # absent, or cut off by a kill: run it again

@@ -1,23 +1,17 @@
 """One implementation, every array library: bit-equal where arithmetic is exact, else bounded.
 
-A device counts as available when a kernel ran on it, not when its library can be imported. With
-LEANLLOYD_REQUIRE_GPU set, a GPU that is missing is a failure instead of a skip.
+With LEANLLOYD_REQUIRE_GPU set, a GPU that is missing is a failure instead of a skip.
 """
 
 from __future__ import annotations
 
-import importlib
 import math
-import os
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
 from typing import Any
 
-import array_api_strict as strict
 import numpy as np
 import pytest
-import torch
 from array_api_compat import device as device_of
 
 from constructions import (
@@ -29,70 +23,24 @@ from constructions import (
     rational_array,
 )
 from constructions.rationals import as_fractions, to_numpy
+from verify.arithmetic import ARITHMETICS, Arithmetic, gpu_required
 
-REQUIRE_GPU = bool(os.environ.get("LEANLLOYD_REQUIRE_GPU"))
-
-
-@dataclass(frozen=True)
-class Backend:
-    """Where arrays live. `put` moves a numpy array there and keeps its element type."""
-
-    name: str
-
-    @property
-    def library(self) -> Any:
-        module, _, _ = self.name.partition(":")
-        return importlib.import_module(module)
-
-    @property
-    def device(self) -> Any:
-        _, _, device = self.name.partition(":")
-        return strict.Device(device) if self.library is strict else device or None
-
-    def put(self, array: np.ndarray) -> Any:
-        if self.library is torch:
-            return torch.tensor(array, device=self.device)
-        if self.library is strict:
-            return strict.asarray(array, device=self.device)
-        return self.library.asarray(array)
+FLOATS = [a for a in ARITHMETICS if a.element in ("float32", "float64")]
 
 
-@cache
-def why_not(backend: Backend) -> str:
-    """Why a backend cannot be used here, or an empty string."""
-    try:
-        ran = backend.put(np.ones(3)) * 2
-        return "" if to_numpy(ran).tolist() == [2.0] * 3 else "its kernel gave a wrong result"
-    except Exception as error:  # whatever a missing driver raises
-        return f"{type(error).__name__}: {' '.join(str(error).split())[:100]}"
-
-
-BACKENDS = [
-    Backend(name)
-    for name in (
-        "numpy",
-        "torch:cpu",
-        "array_api_strict:CPU_DEVICE",
-        "array_api_strict:device1",
-        "torch:cuda",
-        "cupy",
-    )
-]
-
-
-@pytest.fixture(params=BACKENDS, ids=[b.name for b in BACKENDS])
-def backend(request: pytest.FixtureRequest) -> Backend:
-    reason = why_not(request.param)
-    if reason and REQUIRE_GPU:
-        pytest.fail(f"{request.param.name} is required but not usable: {reason}")
+@pytest.fixture(params=FLOATS, ids=[a.name for a in FLOATS])
+def backend(request: pytest.FixtureRequest) -> Arithmetic:
+    reason = request.param.why_not
+    if reason and request.param.gpu and gpu_required():
+        pytest.fail(f"{request.param.name} is required but not available: {reason}")
     if reason:
-        pytest.skip(f"{request.param.name} is not usable here: {reason}")
+        pytest.skip(f"{request.param.name} is not available here: {reason}")
     return request.param
 
 
-@pytest.fixture(params=["float32", "float64"])
-def dtype(request: pytest.FixtureRequest) -> Any:
-    return np.dtype(request.param).type
+@pytest.fixture
+def dtype(backend: Arithmetic) -> Any:
+    return np.dtype(backend.element).type
 
 
 def dyadic_instances() -> list[tuple[np.ndarray, np.ndarray]]:
@@ -151,10 +99,10 @@ def three_way_tie(X: np.ndarray, C: np.ndarray) -> bool:
     return bool(((r == r.min(-1, keepdims=True)).sum(-1) > 2).any())
 
 
-def test_exact_inputs_give_the_rational_answer_bit_for_bit(backend: Backend, dtype: Any) -> None:
+def test_exact_inputs_give_the_rational_answer_bit_for_bit(backend: Arithmetic, dtype: Any) -> None:
     compared = 0
     for (X, C), exact in zip(dyadic_instances(), exact_answers(), strict=True):
-        x, c = backend.put(X.astype(dtype)), backend.put(C.astype(dtype))
+        x, c = backend.place(X.astype(dtype)), backend.place(C.astype(dtype))
         before = to_numpy(x).tobytes(), to_numpy(c).tobytes()
         step = lloyd_step(x, c, empty="keep")
         got = step._asdict()
@@ -177,13 +125,13 @@ def test_exact_inputs_give_the_rational_answer_bit_for_bit(backend: Backend, dty
     assert compared >= 8
 
 
-def test_several_steps_on_powers_of_two(backend: Backend, dtype: Any) -> None:
+def test_several_steps_on_powers_of_two(backend: Arithmetic, dtype: Any) -> None:
     """Clusters of 1, 2 or 4 points keep everything dyadic, so five steps stay exact, in all codes,
     both ways to iterate, and in both center updates."""
     X = np.array([[0, 0], [2, 0], [10, 10], [12, 10], [10, 12], [12, 12], [40, 0]], dtype)
     C = np.array([[0, 0], [10, 10], [40, 0]], dtype)
     want = np.array([[1, 0], [11, 11], [40, 0]], dtype)
-    x, c = backend.put(X), backend.put(C)
+    x, c = backend.place(X), backend.place(C)
     for code in codes.NAMED:
         if code == "none":
             continue
@@ -197,7 +145,9 @@ def test_several_steps_on_powers_of_two(backend: Backend, dtype: Any) -> None:
                 assert np.array_equal(to_numpy(got), want), (code, update, options)
 
 
-def test_finite_inverse_temperature_within_a_rounding_bound(backend: Backend, dtype: Any) -> None:
+def test_finite_inverse_temperature_within_a_rounding_bound(
+    backend: Arithmetic, dtype: Any
+) -> None:
     """Against numpy float64. A score is off by some (d_emb + 4) rounding errors of the largest
     score S, a weight relatively by as much and by the sum's error; twice, through the codes."""
     rng = np.random.default_rng(1)
@@ -208,16 +158,16 @@ def test_finite_inverse_temperature_within_a_rounding_bound(backend: Backend, dt
             C = X[:, :5].copy()
             model = LloydTransformer(3, 5, code, gamma)
             want = model(X.astype(np.float64), C.astype(np.float64), steps=2, reembed=True)
-            got = model(backend.put(X), backend.put(C), steps=2, reembed=True)
+            got = model(backend.place(X), backend.place(C), steps=2, reembed=True)
             assert to_numpy(got).dtype == dtype
             score = gamma * max(3.0, float(model.code.diameter)) / math.sqrt(model.d_emb)
             bound = eps * ((model.d_emb + 4) * score + 30) * (1 + score) * 4
             assert np.abs(to_numpy(got) - want).max() <= bound, (code, gamma)
 
 
-def test_errors_are_the_same_everywhere(backend: Backend, dtype: Any) -> None:
+def test_errors_are_the_same_everywhere(backend: Arithmetic, dtype: Any) -> None:
     def put(a: Any) -> Any:
-        return backend.put(np.asarray(a, dtype))
+        return backend.place(np.asarray(a, dtype))
 
     model = LloydTransformer(1, 2)
     linear = LloydTransformer(1, 2, "one_hot", center_update="linear")
@@ -239,18 +189,18 @@ def test_errors_are_the_same_everywhere(backend: Backend, dtype: Any) -> None:
                 call(put(bad), put(centers))
 
 
-def test_integers_become_float64(backend: Backend) -> None:
-    step = lloyd_step(backend.put(np.array([[0], [1], [7]])), backend.put(np.array([[0], [7]])))
+def test_integers_become_float64(backend: Arithmetic) -> None:
+    step = lloyd_step(backend.place(np.array([[0], [1], [7]])), backend.place(np.array([[0], [7]])))
     assert to_numpy(step.centers).dtype == np.float64
     assert to_numpy(step.centers).tolist() == [[0.5], [7.0]]
     with pytest.raises(InputError, match="float64 cannot hold integers from 2"):
-        lloyd_step(backend.put(np.array([[2**53 + 1]])), backend.put(np.array([[0]])))
+        lloyd_step(backend.place(np.array([[2**53 + 1]])), backend.place(np.array([[0]])))
 
 
-def test_the_ties_of_the_paper_s_statement(backend: Backend) -> None:
+def test_the_ties_of_the_paper_s_statement(backend: Arithmetic) -> None:
     """X = {0, 1, 2}, C = (0, 2): the middle point is tied. Lloyd gives it to the first cluster,
     the binary code to none."""
-    x, c = backend.put(np.array([[0.0], [1.0], [2.0]])), backend.put(np.array([[0.0], [2.0]]))
+    x, c = backend.place(np.array([[0.0], [1.0], [2.0]])), backend.place(np.array([[0.0], [2.0]]))
     assert to_numpy(lloyd_step(x, c).centers).tolist() == [[0.5], [2.0]]
     assert to_numpy(LloydTransformer(1, 2)(x, c)).tolist() == [[0.0], [2.0]]
     shared = LloydTransformer(1, 2, "one_hot", center_update="linear")(x, c)

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from fractions import Fraction
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
-import array_api_strict as strict
 import numpy as np
 import pytest
 import torch
@@ -22,53 +20,42 @@ from constructions import (
 )
 from constructions.arrays import checked
 from constructions.rationals import as_fractions, to_numpy
+from verify.arithmetic import ARITHMETICS, Arithmetic, gpu_required
 
-REQUIRE_GPU = bool(os.environ.get("LEANLLOYD_REQUIRE_GPU"))
 FUNCTIONS = (surrogate, surrogate_gap, surrogate_weights, surrogate_gradient)
 ALPHAS = (1, 1.25, 1.5, 2, 3)
 
 
-def to_cupy(array: np.ndarray) -> Any:
-    import cupy
-
-    return cupy.asarray(array)
-
-
-BACKENDS = {
-    "numpy": np.asarray,
-    "torch": torch.tensor,
-    "torch, recorded": lambda a: torch.tensor(a, requires_grad=True),
-    "torch, transposed": lambda a: torch.tensor(np.moveaxis(a, -1, 0).copy()).movedim(0, -1),
-    "array_api_strict": strict.asarray,
-    "array_api_strict, device1": lambda a: strict.asarray(a, device=strict.Device("device1")),
-    "torch, cuda": lambda a: torch.tensor(a, device="cuda"),
-    "cupy": to_cupy,
-}
+def transposed(array: np.ndarray) -> Any:
+    """A torch tensor that is not contiguous."""
+    return torch.tensor(np.moveaxis(array, -1, 0).copy()).movedim(0, -1)
 
 
-@cache
-def why_not(name: str) -> str:
-    """Why a backend cannot be used here, or an empty string: only a kernel that ran counts."""
-    try:
-        ran = BACKENDS[name](np.ones((1, 3))) * 2
-        return "" if to_numpy(ran).tolist() == [[2.0] * 3] else "its kernel gave a wrong result"
-    except Exception as error:  # whatever a missing driver raises
-        return f"{type(error).__name__}: {' '.join(str(error).split())[:100]}"
+FLOATS = [a for a in ARITHMETICS if a.element in ("float32", "float64")]
+WAYS: dict[str, tuple[Arithmetic, Any]] = {a.name: (a, a.place) for a in FLOATS}
+for a in (a for a in FLOATS if a.library == "torch" and not a.gpu):
+    WAYS[f"{a.name}, recorded"] = (a, partial(torch.tensor, requires_grad=True))
+    WAYS[f"{a.name}, transposed"] = (a, transposed)
 
 
-@pytest.fixture(params=list(BACKENDS))
-def put(request: pytest.FixtureRequest) -> Any:
-    reason = why_not(request.param)
-    if reason and REQUIRE_GPU and request.param in ("torch, cuda", "cupy"):
-        pytest.fail(f"{request.param} is required but not usable: {reason}")
-    if reason:
-        pytest.skip(f"{request.param} is not usable here: {reason}")
-    return BACKENDS[request.param]
+@pytest.fixture(params=list(WAYS))
+def way(request: pytest.FixtureRequest) -> tuple[Arithmetic, Any]:
+    arithmetic, put = WAYS[request.param]
+    if arithmetic.why_not and arithmetic.gpu and gpu_required():
+        pytest.fail(f"{arithmetic.name} is required but not available: {arithmetic.why_not}")
+    if arithmetic.why_not:
+        pytest.skip(f"{arithmetic.name} is not available here: {arithmetic.why_not}")
+    return arithmetic, put
 
 
-@pytest.fixture(params=[np.float32, np.float64], ids=["float32", "float64"])
-def dtype(request: pytest.FixtureRequest) -> Any:
-    return request.param
+@pytest.fixture
+def put(way: tuple[Arithmetic, Any]) -> Any:
+    return way[1]
+
+
+@pytest.fixture
+def dtype(way: tuple[Arithmetic, Any]) -> Any:
+    return np.dtype(way[0].element).type
 
 
 @cache

@@ -45,7 +45,11 @@ def load(name: str) -> list[Mutant]:
     return [Mutant(*row) for row in rows]
 
 
-ALL = load("faults_of_transformers.py") + load("faults_of_surrogates.py")
+ALL = [
+    mutant
+    for name in ("transformers", "surrogates", "arithmetic")
+    for mutant in load(f"faults_of_{name}.py")
+]
 MUTANTS = {m.name: m for m in ALL}
 PAIRS = [(m.name, killer) for m in ALL for killer in m.killers]
 RUN = Run(PROFILES["smoke"])

@@ -14,7 +14,8 @@ from constructions import InputError, LloydTransformer, blocked, lloyd_step, obj
 from constructions.blocked import attention, self_attention
 from constructions.codes import NAMED
 from constructions.fast import FastTransformer, centered
-from constructions.trainable import TrainableTransformer, from_matrices
+from constructions.sparse import sparse_attention
+from constructions.trainable import ATTENTIONS, TrainableTransformer, from_matrices
 
 DOUBLE = torch.float64
 
@@ -42,7 +43,7 @@ def assert_near(a: Any, b: Any, tolerance: float = 1e-12) -> None:
     assert float((a - b).abs().max()) <= tolerance * scale
 
 
-@settings(max_examples=60)
+@settings(max_examples=120)
 @given(
     S=st.integers(1, 3),
     B=st.integers(1, 3),
@@ -52,14 +53,17 @@ def assert_near(a: Any, b: Any, tolerance: float = 1e-12) -> None:
     code=st.sampled_from([name for name in NAMED if name != "powers"]),
     bias=st.booleans(),
     gamma=st.sampled_from([0.1, 1.0, 4.0]),
+    options=st.fixed_dictionaries(
+        {"attention": st.sampled_from(list(ATTENTIONS)), "qkv_multiplier": st.integers(1, 3)}
+    ),
     block=st.sampled_from([1 << 18, 64, 7]),
     seed=st.integers(0, 99),
 )
 def test_fast_and_plain_agree_in_values_and_gradients(
-    S: int, B: int, d: int, k: int, more: int, code: str, bias: bool, gamma: float, block: int,
-    seed: int,
+    S: int, B: int, d: int, k: int, more: int, code: str, bias: bool, gamma: float, options: Any,
+    block: int, seed: int,
 ) -> None:  # fmt: skip
-    model = TrainableTransformer(d, k, code, gamma, bias)
+    model = TrainableTransformer(d, k, code, gamma, bias, **options)
     parameters = model.initial(generator(seed), (S,))
     X = rand(seed, S, B, k + more, d)
     C = X[:, :, :k].clone().requires_grad_()
@@ -90,8 +94,9 @@ def test_a_wide_code_keeps_its_weights_and_agrees() -> None:
 
 @pytest.mark.parametrize("d", [4, 5])
 @pytest.mark.parametrize("reembed", [True, False])
-def test_several_steps(d: int, reembed: bool) -> None:
-    model = TrainableTransformer(d, 5, "binary")
+@pytest.mark.parametrize("options", [{}, {"attention": "sparsemax", "qkv_multiplier": 2}])
+def test_several_steps(d: int, reembed: bool, options: Any) -> None:
+    model = TrainableTransformer(d, 5, "binary", **options)
     parameters = model.initial(generator(3), (2,))
     X = rand(4, 2, 3, 40, d)
     C = X[:, :, :5]
@@ -196,6 +201,18 @@ def test_the_shift_by_the_maximum_and_the_third_moments(scale: float) -> None:
     )  # fmt: skip
     assert_near(a[0], b[0], 1e-10)
     assert_near(a[1], b[1], 1e-10)
+
+
+def test_sparse_weights_sum_to_one_where_scores_have_no_digit_left_for_them() -> None:
+    Q, K = (rand(i, 1, 3, 9).float() for i in range(2))
+    offsets = torch.full((1, 9), 1e8)
+    found = sparse_attention(Q, K, offsets, torch.ones(1, 1, 9))
+    torch.testing.assert_close(found, torch.ones(1, 1, 9))
+
+
+def test_dropout_is_refused() -> None:
+    with pytest.raises(InputError, match=r"dropout = 0.01: only TrainableTransformer"):
+        FastTransformer(TrainableTransformer(2, 3, dropout=0.01))
 
 
 @pytest.mark.parametrize("k", [1, 2, 7])

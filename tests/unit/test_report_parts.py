@@ -8,7 +8,7 @@ import matplotlib as mpl
 import pytest
 
 from verify import claims
-from verify.report import figures, formulas
+from verify.report import figures, formulas, heatmaps
 from verify.report import text as words
 from verify.report.pictures import picture
 
@@ -49,6 +49,54 @@ def test_a_figure_shows_bounds_and_measured_values():
     inline = figures.inline(drawing.encode(), "a < b", "p")
     assert "#777b80" not in inline
     assert 'aria-label="a &lt; b"' in inline
+
+
+def heat_map(rows: list[list[Any]], **changes: Any) -> dict[str, Any]:
+    names = [row[0] for row in rows]
+    plot = {"x": "task", "lines": [], "points": [], "cells": names, "log_y": False}
+    return TABLE | {
+        "columns": ["task", *names],
+        "rows": rows,
+        "plot": TABLE["plot"] | plot | changes,
+    }
+
+
+def test_a_heat_map_shows_blocks_and_shades():
+    names = [f"{family} {i}" for family in ("a", "b", "c") for i in (1, 2, 3)]
+    rows = [[n, *(abs(i - j) for j in range(9))] for i, n in enumerate(names)]
+    table = heat_map(rows, y_label="distance <u>")
+    assert figures.drawable(table)
+    assert not figures.drawable(table | {"columns": ["task", *names[:-1], "other"]})
+    drawing = figures.svg_file(table).decode()
+    assert drawing == figures.svg_file(table).decode()
+    assert "distance &lt;u&gt;" in drawing
+    assert [drawing.count(f">{block}<") for block in "abc"] == [2, 2, 2]  # below and to the left
+    assert "<image" not in drawing
+    assert drawing.count("stroke: #ffffff") == 4  # between blocks, both ways
+    palette = {f"#{r:02x}{g:02x}{b:02x}" for r, g, b in _shades(9)}
+    assert all(color in drawing for color in palette)  # nine distances, nine shades
+    assert "#777b80" not in figures.inline(drawing.encode(), "m", "p")
+
+
+def test_a_heat_map_of_numbers_and_of_missing_values():
+    small = [["f", 0.00123, None], ["g", "1/2", 0]]
+    drawing = figures.svg_file(heat_map(small)).decode()
+    assert ">0.0012<" in drawing  # written into the cell
+    assert ">0.5<" in drawing
+    assert "stroke: #ffffff" not in drawing  # blocks of one need no lines
+    log = figures.svg_file(heat_map([["f", 0.01, None], ["g", 1, 0]], log_y=True)).decode()
+    assert "10⁻¹" in log or "0.1" in log
+    grid = [[i / 10 - 1, *range(70, 91)] for i in range(21)]
+    table = heat_map(grid) | {"columns": ["task", *(f"{i / 10 - 1:g}" for i in range(21))]}
+    table["plot"] |= {"cells": table["columns"][1:]}
+    drawing = figures.svg_file(table).decode()
+    assert [drawing.count(f">{tick}<") for tick in ("−1", "−0.5", "0", "0.5", "1")] == [2] * 5
+
+
+def _shades(count: int) -> list[tuple[int, ...]]:
+    palette = mpl.colormaps[heatmaps.PALETTE].resampled(heatmaps.SHADES)
+    at = [min(int(i / (count - 1) * heatmaps.SHADES), heatmaps.SHADES - 1) for i in range(count)]
+    return [tuple(round(255 * v) for v in palette(i)[:3]) for i in at]
 
 
 def test_every_formula_of_every_claim_can_be_drawn():

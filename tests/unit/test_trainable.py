@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from typing import Any
 
@@ -12,6 +13,7 @@ import torch
 from constructions import InputError, LloydTransformer, surrogate
 from constructions.codes import NAMED
 from constructions.trainable import (
+    ATTENTIONS,
     MATRICES,
     MODULES,
     TrainableTransformer,
@@ -28,10 +30,26 @@ def task(n: int = 7, d: int = 3, k: int = 4, batch: tuple[int, ...] = ()) -> tup
     return draw(n), draw(k)
 
 
-def by_hand(parameters: Any, X: Any, C: Any, code: Any, gamma: float) -> Any:
+def nearest_weights(scores: Any) -> Any:
+    """The point of the simplex nearest to the scores: the best over all supports."""
+    best = (math.inf, scores)
+    for size in range(1, len(scores) + 1):
+        for support in itertools.combinations(range(len(scores)), size):
+            weights = np.zeros(len(scores))
+            chosen = scores[list(support)]
+            weights[list(support)] = chosen - (chosen.sum() - 1) / size
+            if weights.min() >= 0:
+                best = min(
+                    best, (float(((weights - scores) ** 2).sum()), weights), key=lambda b: b[0]
+                )
+    return best[1]
+
+
+def by_hand(
+    parameters: Any, X: Any, C: Any, code: Any, gamma: float, attention: str = "softmax"
+) -> Any:
     """The formula of the module docstring, token by token, in numpy."""
     P = {name: p.numpy() for name, p in parameters.items()}
-    e = C.shape[1] + code.shape[1]
     points = [np.concatenate([x, np.zeros(code.shape[1])]) for x in X.numpy()]
     centers = [np.concatenate([c, b]) for c, b in zip(C.numpy(), code, strict=True)]
 
@@ -40,13 +58,12 @@ def by_hand(parameters: Any, X: Any, C: Any, code: Any, gamma: float) -> Any:
 
     def attend(module: str, z: Any, others: list[Any]) -> Any:
         q = apply(f"{module}.query", z)
-        scores = [
-            -gamma / math.sqrt(e) * np.sum((q - apply(f"{module}.key", o)) ** 2) for o in others
-        ]
-        a = np.exp(np.array(scores) - max(scores))
-        return sum(
-            w * apply(f"{module}.value", o) for w, o in zip(a / a.sum(), others, strict=True)
-        )
+        scores = np.array(
+            [-gamma * np.sum((q - apply(f"{module}.key", o)) ** 2) for o in others]
+        ) / math.sqrt(len(q))
+        a = np.exp(scores - max(scores))
+        a = a / a.sum() if attention == "softmax" else nearest_weights(scores)
+        return sum(w * apply(f"{module}.value", o) for w, o in zip(a, others, strict=True))
 
     points = [
         z + attend("points_from_centers", z, centers) + attend("points_from_points", z, points)
@@ -79,6 +96,41 @@ def test_with_the_written_weights_it_is_the_written_transformer(code: str) -> No
     np.testing.assert_allclose(
         model(from_matrices(written.matrices), X, C).numpy(), expected, rtol=1e-11
     )
+
+
+@pytest.mark.parametrize("name", list(ATTENTIONS))
+@pytest.mark.parametrize("multiplier", [1, 3])
+def test_options_of_the_attention(name: str, multiplier: int) -> None:
+    model = TrainableTransformer(3, 4, "binary", 1.7, attention=name, qkv_multiplier=multiplier)
+    assert (model.d_emb, model.d_qkv) == (5, 5 * multiplier)
+    parameters = model.initial(torch.Generator().manual_seed(1))
+    assert parameters["points_from_points.key"].shape == (5 * multiplier, 5)
+    assert parameters["points_from_points.value_bias"].shape == (5,)
+    X, C = task()
+    expected = by_hand(parameters, X, C, model.table.table.astype(float), 1.7, name)
+    np.testing.assert_allclose(model(parameters, X, C).numpy(), expected, rtol=1e-12, atol=1e-12)
+
+
+def test_sparsemax_is_the_nearest_point_of_the_simplex() -> None:
+    scores = torch.randn(50, 6, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    weights = ATTENTIONS["sparsemax"](scores)
+    for row, found in zip(scores.numpy(), weights.numpy(), strict=True):
+        np.testing.assert_allclose(found, nearest_weights(row), atol=1e-14)
+
+
+def test_dropout_needs_a_generator_and_keeps_the_mean() -> None:
+    model = TrainableTransformer(3, 4, dropout=0.25)
+    parameters = model.initial(torch.Generator().manual_seed(1))
+    X, C = task()
+    without = TrainableTransformer(3, 4)(parameters, X, C)
+    assert torch.equal(model(parameters, X, C), without)
+    generator = torch.Generator().manual_seed(2)
+    assert not torch.equal(model(parameters, X, C, generator), without)
+    scores = torch.zeros(400, 100, dtype=torch.float64)
+    weights = model.weights(scores, generator)
+    assert set(weights.unique().tolist()) == {0.0, 0.01 / 0.75}
+    # 40,000 independent weights, each 0 with probability 1/4: six standard errors
+    assert abs(float((weights == 0).double().mean()) - 0.25) < 6 * math.sqrt(3 / 16 / 40_000)
 
 
 def test_names_are_those_of_the_written_transformer() -> None:
@@ -142,5 +194,12 @@ def test_what_does_not_fit_is_said() -> None:
         model(wrong, X, C)
     with pytest.raises(InputError, match="inverse_temperature"):
         TrainableTransformer(2, 3, inverse_temperature=math.inf)
+    with pytest.raises(InputError, match="attention = 'hard' is not known; allowed: softmax, "):
+        TrainableTransformer(2, 3, attention="hard")
+    with pytest.raises(InputError, match="qkv_multiplier = 0"):
+        TrainableTransformer(2, 3, qkv_multiplier=0)
+    for p in (-0.1, 1.0, math.nan):
+        with pytest.raises(InputError, match=r"dropout = .* is out of range; allowed: 0 <= p < 1"):
+            TrainableTransformer(2, 3, dropout=p)
     with pytest.raises(InputError, match="unknown code"):
         TrainableTransformer(2, 3, "morse")

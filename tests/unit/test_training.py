@@ -16,7 +16,8 @@ from constructions.streams import sample, stream
 from constructions.tasks import FAMILIES
 from constructions.training import Settings, Trainer
 from verify.experiments import runs
-from verify.experiments.runs import Plan, TrainingRun, quartiles
+from verify.experiments.cells import Cell
+from verify.experiments.runs import TrainingRun, quartiles
 
 SMALL = Settings(d=2, k=3, n=24, batch=4, validate_every=5, validation_batches=2, patience=1)
 
@@ -85,6 +86,27 @@ def test_models_trained_together_are_the_models_trained_alone() -> None:
     assert float((together.flat - flat).abs().max()) < 1e-9
     rates = torch.cat([t.learning_rate for t in alone])
     assert torch.equal(together.learning_rate, rates)
+
+
+@pytest.mark.parametrize(
+    "option", [{"attention": "sparsemax", "qkv_multiplier": 2}, {"dropout": 0.2}]
+)
+def test_options_of_the_model_are_trained_and_resumed(option: Any) -> None:
+    way = replace(SMALL, **option)
+    together = Trainer([way, way], [3, 4], dtype=torch.float64)
+    alone = Trainer([way], [4], dtype=torch.float64)
+    default = Trainer([SMALL], [4], dtype=torch.float64)
+    for trainer in (together, alone, default):
+        for _ in range(5):
+            trainer.advance()
+    assert float((together.flat[1:] - alone.flat).abs().max()) < 1e-10
+    assert alone.flat.shape != default.flat.shape or not torch.allclose(alone.flat, default.flat)
+    again = Trainer([way], [4], dtype=torch.float64)
+    again.restore(alone.state())
+    for trainer in (alone, again):
+        trainer.advance()
+    assert torch.equal(again.flat, alone.flat)  # what is dropped next belongs to the state
+    assert torch.equal(again.relative(), alone.relative())  # and validation drops nothing
 
 
 def test_sixty_steps_are_those_of_torch_with_the_plain_model() -> None:
@@ -165,6 +187,9 @@ def test_what_cannot_be_trained_together(settings: Any, seeds: Any, match: str) 
         ("batch", 0),
         ("patience", -1),
         ("inverse_temperature", math.inf),
+        ("attention", "hard"),
+        ("qkv_multiplier", 0),
+        ("dropout", 1.0),
     ],
 )
 def test_settings_out_of_range(name: str, value: Any) -> None:
@@ -177,16 +202,16 @@ def test_a_run_left_at_any_validation_continues_to_the_same_bytes(
 ) -> None:
     monkeypatch.setattr(runs, "CHECKPOINT_EVERY", -1.0)
     monkeypatch.setattr(runs, "STACK", 2)
-    plan = Plan(SMALL, (0, 1, 2), 18)
-    whole = TrainingRun(plan, tmp_path / "whole")
+    cell = Cell(SMALL, (0, 1, 2), 18)
+    whole = TrainingRun(cell, tmp_path / "whole")
     list(whole.proceed(workers=2))
     for stop in (1, 3):
         folder = tmp_path / f"left-{stop}"
-        left = TrainingRun(plan, folder).proceed()
+        left = TrainingRun(cell, folder).proceed()
         for _ in range(stop):
             next(left)
         left.close()
-        again = TrainingRun(Plan.load(folder), folder)
+        again = TrainingRun(Cell.load(folder), folder)
         assert again.resumed == 5 * stop
         list(again.proceed())
         for name in ("curve.csv", "models.safetensors", "settings.json"):
@@ -195,20 +220,20 @@ def test_a_run_left_at_any_validation_continues_to_the_same_bytes(
 
 
 def test_checkpoints_of_something_else_are_refused(tmp_path: Path) -> None:
-    plan = Plan(SMALL, (0,), 5)
-    list(TrainingRun(plan, tmp_path).proceed())
-    other = Plan(replace(SMALL, temperature=0.2), (0,), 5)
+    cell = Cell(SMALL, (0,), 5)
+    list(TrainingRun(cell, tmp_path).proceed())
+    other = Cell(replace(SMALL, temperature=0.2), (0,), 5)
     with pytest.raises(InputError, match="another temperature"):
         TrainingRun(other, tmp_path)
-    assert Plan.load(tmp_path) == plan  # untouched
+    assert Cell.load(tmp_path) == cell  # untouched
     (tmp_path / "state.safetensors").write_bytes(b"not a checkpoint")
     with pytest.raises(InputError, match="not a checkpoint"):
-        TrainingRun(plan, tmp_path)
+        TrainingRun(cell, tmp_path)
     (tmp_path / "settings.json").write_text("{")
     with pytest.raises(InputError, match="cannot be read"):
-        Plan.load(tmp_path)
+        Cell.load(tmp_path)
     with pytest.raises(InputError, match="holds no training run"):
-        Plan.load(tmp_path / "nowhere")
+        Cell.load(tmp_path / "nowhere")
 
 
 def test_quartiles_leave_out_what_is_not_finite() -> None:

@@ -24,6 +24,11 @@ class TokenSet(NamedTuple):
     m: Expr
     r: Expr
 
+    @property
+    def extended(self) -> TokenSet:
+        """Each token with one more entry 1: what a matrix with its bias as a column acts on."""
+        return TokenSet(sympy.sqrt(self.R**2 + 1), sympy.sqrt(self.m**2 + 1), self.r)
+
 
 class CodeGeometry(NamedTuple):
     """A code as a function of k: its width p, and the squares of R, m and r of its k vectors.
@@ -74,6 +79,7 @@ class Scene:
     points, centers, moved : token sets X_0, C_0 and X_1 (the points after their update)
     c : gamma / sqrt(d_emb)
     d, k, n, tau, B : as in the model; B bounds the spectral norm of every matrix
+    bias : whether the matrices have biases; then B bounds each with its bias as one more column
     """
 
     points: TokenSet
@@ -84,32 +90,38 @@ class Scene:
     n: Expr = n
     tau: Expr = tau
     B: Expr = B
+    bias: bool = False
 
     @property
     def moved(self) -> TokenSet:
         """x + V_1 (mean of centers) + V_2 (mean of points): norms, centers and radii add up."""
-        return TokenSet(
-            *((1 + self.B) * x + self.B * y for x, y in zip(self.points, self.centers, strict=True))
-        )
+        added = zip(self.points, self._seen(self.points), self._seen(self.centers), strict=True)
+        return TokenSet(*(x + self.B * (y + z) for x, y, z in added))
 
     @property
     def pairs(self) -> dict[str, tuple[TokenSet, TokenSet]]:
         """Queries and keys of the four attention modules."""
+        points, centers, moved = map(self._seen, (self.points, self.centers, self.moved))
         return {
-            "points_from_centers": (self.points, self.centers),
-            "points_from_points": (self.points, self.points),
-            "centers_from_points": (self.centers, self.moved),
-            "centers_from_centers": (self.centers, self.centers),
+            "points_from_centers": (points, centers),
+            "points_from_points": (points, points),
+            "centers_from_points": (centers, moved),
+            "centers_from_centers": (centers, centers),
         }
+
+    def _seen(self, tokens: TokenSet) -> TokenSet:
+        """What the matrices act on."""
+        return tokens.extended if self.bias else tokens
 
     @property
     def reach(self) -> Expr:
         """R_Delta: no point is farther than this from an updated center. A point and an initial
         center are within sqrt(d) of each other, and two attention outputs are added."""
-        return sympy.sqrt(self.d) + self.B * self.moved.R + self.B * self.centers.R
+        moved, centers = self._seen(self.moved), self._seen(self.centers)
+        return sympy.sqrt(self.d) + self.B * moved.R + self.B * centers.R
 
 
-def scene(code: str, stated: bool = False) -> Scene:
+def scene(code: str, stated: bool = False, bias: bool = False) -> Scene:
     """The scene of a code. `stated`: with the paper's d_E instead of the exact one."""
     g = CODES[code]
     points = TokenSet(sympy.sqrt(d), sympy.sqrt(d) / 2, sympy.sqrt(d) / 2)
@@ -118,7 +130,7 @@ def scene(code: str, stated: bool = False) -> Scene:
         sympy.sqrt(d / 4 + g.center),
         sympy.sqrt(d / 4 + g.radius),
     )
-    return Scene(points, centers, gamma / sympy.sqrt(d + g.width))
+    return Scene(points, centers, gamma / sympy.sqrt(d + g.width), bias=bias)
 
 
 def abstract_scene() -> tuple[Scene, dict[str, Any]]:

@@ -19,6 +19,7 @@ SECTIONS = {
     "convergence": "Convergence and generalization",
     "tasks": "Tasks",
     "learning": "Learning",
+    "arithmetic": "Number systems",
 }
 """Folder name and heading, in the order of the report."""
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 from verify.console import CommandError, print_json
 
@@ -80,7 +81,7 @@ def setting_from(options: dict[str, Any]) -> Any:
 
 
 @click.command("bound")
-@click.argument("name", metavar="NAME")
+@click.argument("name", metavar="[NAME]", required=False)
 @setting_options(points=512)
 @click.option(
     "--witness",
@@ -88,15 +89,48 @@ def setting_from(options: dict[str, Any]) -> Any:
     help="A witness of `leanlloyd attack` for a lower bound of your own.",
 )
 @click.option("--symbolic", is_flag=True, help="Print the expressions, in sympy and in TeX.")
+@click.option(
+    "--model",
+    type=click.Path(path_type=Path),
+    help="Instead of NAME: models of `leanlloyd train`, the folder or its models.safetensors.",
+)
+@click.option(
+    "--data", type=click.Path(path_type=Path), help="With --model: points, .npy, .npz or .csv."
+)
+@click.option("--array", help="The array to take from an .npz file.")
+@click.option("--which", type=int, metavar="SEED", help="The model of this seed.  [default: all]")
+@click.option(
+    "--seed",
+    type=click.IntRange(0, 2**32 - 1),
+    default=0,
+    show_default=True,
+    help="With --model: chooses the initial centers among the points.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
+@click.pass_context
 def bound_command(
-    name: str, witness: Path | None, symbolic: bool, as_json: bool, **options: Any
+    context: click.Context,
+    /,
+    name: str | None,
+    witness: Path | None,
+    symbolic: bool,
+    model: Path | None,
+    data: Path | None,
+    array: str | None,
+    which: int | None,
+    seed: int,
+    as_json: bool,
+    **options: Any,
 ) -> None:
-    """The constant of Theorem 3.1, or of a lemma behind it, for your sizes.
+    """The constant of Theorem 3.1, or of a lemma behind it, for your sizes or your model.
 
     NAME is thm-3.1 or L1 ... L7: norms (L1), dispersion of scores (L2), softmax (L3), scores (L4),
     attention (L5), the model's output (L6), the loss (L7). Constants that no float can hold are
     given as powers of ten.
+
+    With --model and --data: a bound on the gradient of a trained model on your points, beside the
+    gradient. The points are scaled into the unit cube like the tasks of its training, and k of
+    them are the initial centers.
 
     \b
     Examples:
@@ -104,7 +138,15 @@ def bound_command(
       leanlloyd bound thm-3.1 --code one_hot -d 32 -k 25 --regularizer ne --json
       leanlloyd bound L6 --code none -d 2 -k 2 --gamma 0.1
       leanlloyd bound thm-3.1 --symbolic
+      leanlloyd bound --model runs/mine/models.safetensors --data points.csv --which 0
     """
+    if model is not None or data is not None:
+        _require_alone(context, _OF_MODEL)
+        _of_model(model, data, array, which, seed, as_json)
+        return
+    _require_alone(context, _OF_NAME)
+    if name is None:
+        raise CommandError("say which bound: thm-3.1, L1 ... L7, or --model and --data")
     from verify.bounds.catalog import CATALOG
 
     wanted = {n.lower(): n for n in CATALOG} | ALIASES
@@ -121,6 +163,46 @@ def bound_command(
 
 
 COMMANDS = (bound_command,)
+
+_OF_MODEL: set[str | None] = {"model", "data", "array", "which", "seed", "as_json"}
+"""The options that go with --model; the rest of the setting stands beside the model."""
+
+_OF_NAME = {parameter.name for parameter in bound_command.params} - (_OF_MODEL - {"as_json"})
+
+
+def _require_alone(context: click.Context, allowed: set[str | None]) -> None:
+    """Refuse options of the other way to use the command."""
+    for parameter in bound_command.params:
+        name = parameter.name or ""
+        given = context.get_parameter_source(name) is not ParameterSource.DEFAULT
+        if given and name not in allowed and context.params[name] is not None:
+            shown = f"NAME {context.params[name]}" if name == "name" else parameter.opts[0]
+            raise CommandError(
+                f"{shown} does not go with --model: the settings beside the model say what it is"
+                if allowed is _OF_MODEL
+                else f"{shown} goes with --model and --data"
+            )
+
+
+def _of_model(
+    model: Path | None,
+    data: Path | None,
+    array: str | None,
+    which: int | None,
+    seed: int,
+    as_json: bool,
+) -> None:
+    if model is None or data is None:
+        given, wanted = ("--data", "--model") if model is None else ("--model", "--data")
+        raise CommandError(f"{given} needs {wanted}, too")
+    from verify.audit.reading import read_table
+    from verify.commands._local import local_bounds, text_of
+
+    found = local_bounds(model, read_table(data, array), which, seed)
+    if as_json:
+        print_json(found)
+    else:
+        click.echo(text_of(found))
 
 
 def _found(bound: Any, setting: Any, symbolic: bool) -> dict[str, Any]:

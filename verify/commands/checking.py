@@ -11,12 +11,12 @@ from typing import Any
 
 import click
 
-from verify import claims, ledger
+from verify import arithmetic, claims, ledger
 from verify.claim import PROFILES, Claim, Run
 from verify.commands._shared import claim_named, reference_ledger, short
 from verify.console import CommandError, Exit, print_json, progress
 from verify.files import write_atomically
-from verify.runner import Done, InfrastructureError, discard, run_all
+from verify.runner import Done, InfrastructureError, discard, run_all, uses_arithmetics
 
 
 def _run_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -51,20 +51,52 @@ def _run_options(command: Callable[..., Any]) -> Callable[..., Any]:
 @click.command("check")
 @click.argument("claim_ids", metavar="[CLAIM]...", nargs=-1)
 @_run_options
+@click.option(
+    "--arithmetic",
+    "arithmetics",
+    metavar="NAME",
+    multiple=True,
+    help="Compute in this number system and on this device only; may be repeated. `list` shows "
+    "all, which can be used here, and why the others cannot.",
+)
+@click.option(
+    "--require-gpu",
+    is_flag=True,
+    help=f"A GPU that is missing is a failure ({arithmetic.REQUIRE_GPU}=1 does the same).",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the ledger of this run.")
 def check_command(
-    claim_ids: tuple[str, ...], profile: str, seed: int, jobs: int, as_json: bool
+    claim_ids: tuple[str, ...],
+    profile: str,
+    seed: int,
+    jobs: int,
+    arithmetics: tuple[str, ...],
+    require_gpu: bool,
+    as_json: bool,
 ) -> int:
     """Check claims (all by default) and compare their verdicts with the reference report.
+
+    --arithmetic is for the claims that compare number systems, same-bits and rounding-bounds: they
+    run each operation in all arithmetics that can be used here, or in those that are named. With
+    it and no CLAIM, these claims alone are checked. All other claims have fixed arithmetics of
+    their own, mostly exact rationals.
 
     \b
     Examples:
       leanlloyd check --profile smoke
       leanlloyd check thm-2.1 ties -j 2
       leanlloyd check l2-zero-gap --seed 7 --json
+      leanlloyd check --arithmetic list
+      leanlloyd check --arithmetic numpy64 --arithmetic torch-cuda64 --require-gpu
     """
+    if "list" in arithmetics:
+        _list_arithmetics(as_json)
+        return int(Exit.OK)
     wanted = [claim_named(i) for i in dict.fromkeys(claim_ids)] or claims.all_claims()
-    run = Run(PROFILES[profile], seed)
+    names = _chosen(wanted, bool(claim_ids), arithmetics, require_gpu)
+    if names:
+        wanted = [c for c in wanted if _compares_arithmetics(c)]
+    run = Run(PROFILES[profile], seed, names)
     results, _ = _execute(wanted, run, jobs, None)
     found = ledger.build(results, run)
     if as_json:
@@ -147,6 +179,52 @@ def report_command(profile: str, seed: int, jobs: int, out: Path | None, render:
 
 
 COMMANDS = (check_command, report_command)
+
+
+def _compares_arithmetics(claim: Claim) -> bool:
+    return any(map(uses_arithmetics, claim.checks))
+
+
+def _list_arithmetics(as_json: bool) -> None:
+    rows = [
+        {"name": a.name, "library": a.library, "device": a.device, "element": a.element}
+        | {"available": not a.why_not, "why_not": a.why_not}
+        for a in arithmetic.ARITHMETICS
+    ]
+    if as_json:
+        print_json(rows)
+        return
+    width = max(len(a.name) for a in arithmetic.ARITHMETICS)
+    for row in rows:
+        state = "available" if row["available"] else f"not available: {row['why_not']}"
+        click.echo(f"{row['name']:<{width}}  {state}")
+
+
+def _chosen(
+    wanted: list[Claim], by_id: bool, named: tuple[str, ...], require_gpu: bool
+) -> tuple[str, ...]:
+    """The names of the arithmetics to run in (empty for all), or an error that says why not."""
+    try:
+        chosen = arithmetic.selected(named)
+    except arithmetic.UnknownArithmeticError as error:
+        raise CommandError(str(error)) from None
+    fixed = [c.id for c in wanted if not _compares_arithmetics(c)]
+    if named and by_id and fixed:
+        raise CommandError(
+            f"--arithmetic does not apply to {', '.join(fixed)}; it is for "
+            + ", ".join(c.id for c in claims.all_claims() if _compares_arithmetics(c))
+        )
+    missing = arithmetic.missing(named)
+    if missing and (require_gpu or arithmetic.gpu_required()) and len(fixed) < len(wanted):
+        raise CommandError("; ".join(missing), Exit.FAILED)
+    if not named:
+        return ()
+    for a in chosen:
+        if a.why_not:
+            click.echo(f"leanlloyd: not run: {a.name}: {a.why_not}", err=True)
+    if all(a.why_not for a in chosen):
+        raise CommandError("none of these arithmetics can be used here", Exit.INFRASTRUCTURE)
+    return tuple(a.name for a in chosen)
 
 
 def _execute(

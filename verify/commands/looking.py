@@ -171,11 +171,11 @@ COMMANDS = (list_command, show_command, replay_command)
 
 def _find_case(claim_id: str, text: str, ledger_path: Path | None) -> Case:
     if text.lstrip().startswith("{"):
-        return _parse_case(text, "the text given")
+        return parse_case(text, "the text given")
     path = Path(text)
     if path.is_file():
         try:
-            return _parse_case(path.read_text(encoding="utf-8"), str(path))
+            return parse_case(path.read_text(encoding="utf-8"), str(path))
         except (OSError, UnicodeDecodeError) as error:
             raise CommandError(f"{path}: cannot be read: {error}") from None
     try:
@@ -191,7 +191,7 @@ def _find_case(claim_id: str, text: str, ledger_path: Path | None) -> Case:
     return case
 
 
-def _parse_case(text: str, where: str) -> Case:
+def parse_case(text: str, where: str) -> Case:
     try:
         data = json.loads(text)
         if not isinstance(data, dict):

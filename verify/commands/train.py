@@ -14,9 +14,11 @@ from click.core import ParameterSource
 from constructions import InputError
 from constructions.codes import NAMED
 from constructions.tasks import FAMILIES, SCALINGS
+from constructions.trainable import ATTENTIONS
 from constructions.training import Look, Settings
 from verify.console import CommandError, Exit, progress
-from verify.experiments.runs import Plan, TrainingRun, quartiles
+from verify.experiments.cells import Cell
+from verify.experiments.runs import TrainingRun, quartiles
 from verify.memory import quick_memory
 
 _DEFAULT = Settings()
@@ -46,6 +48,9 @@ _SETTINGS = (
     click.option(
         "--bias/--no-bias", default=_DEFAULT.bias, show_default=True, help="In the projections."
     ),
+    _setting("attention", f"How scores become weights: {', '.join(ATTENTIONS)}."),
+    _setting("qkv_multiplier", "Width of queries and keys, in widths of a token."),
+    _setting("dropout", "Of attention weights in training; much slower."),
     _setting("family", f"Of the mixtures: {', '.join(FAMILIES)}."),
     _setting("scale", "Scale parameter of every component."),
     click.option("--equal-weights/--unequal-weights", default=True, help="Of the components."),
@@ -111,15 +116,15 @@ def train(
         raise CommandError(f"--workers {workers} is out of range; allowed: integers >= 1")
     try:
         options["regularizer"] = _number_or_name(options["regularizer"])
-        plan = Plan(
+        cell = Cell(
             Settings(**options), tuple(range(first_seed, first_seed + seeds)), steps, device
         )
-        folder = out or Path("runs") / _name(plan)
-        plan = _of_folder(context, plan, folder, resume)
-        _require_device(plan.device)
+        folder = out or Path("runs") / cell.configuration
+        cell = _of_folder(context, cell, folder, resume)
+        _require_device(cell.device)
         quick_memory()
         torch.set_num_threads(1)
-        run = TrainingRun(plan, folder)
+        run = TrainingRun(cell, folder)
         _carry_out(run, workers or os.cpu_count() or 1)
     except InputError as error:
         raise CommandError(str(error)) from None
@@ -133,11 +138,11 @@ for _option in reversed(_SETTINGS):
 
 
 def _carry_out(run: TrainingRun, workers: int) -> None:
-    plan = run.plan
-    every = plan.settings.validate_every
-    total = -(-plan.steps // every) - len(run.looks)
+    cell = run.cell
+    every = cell.settings.validate_every
+    total = -(-cell.steps // every) - len(run.looks)
     click.echo(
-        f"{len(plan.seeds)} models of d_emb = {plan.settings.model.d_emb}, {plan.steps} steps"
+        f"{len(cell.seeds)} models of d_emb = {cell.settings.model.d_emb}, {cell.steps} steps"
         + (f", continued from step {run.resumed}" if run.resumed else "")
         + f"; {run.folder}",
         err=True,
@@ -157,23 +162,23 @@ def _line(look: Look) -> str:
     return f"step {look.step}: {middle:.4f} of one Lloyd step (quartiles {low:.4f}, {high:.4f})"
 
 
-def _of_folder(context: click.Context, plan: Plan, folder: Path, resume: bool) -> Plan:
-    """The plan to carry out: what stands in the folder, when that is to be resumed."""
+def _of_folder(context: click.Context, cell: Cell, folder: Path, resume: bool) -> Cell:
+    """The cell to carry out: what stands in the folder, when that is to be resumed."""
     if not (folder / "settings.json").exists():
         if resume and folder.exists() and any(folder.iterdir()):
             raise CommandError(f"{folder} holds no training run: no settings.json in it")
-        return plan
+        return cell
     if not resume:
         raise CommandError(f"{folder} holds a run; --resume continues it, --out takes another one")
-    stored = Plan.load(folder)
+    stored = Cell.load(folder)
     given = {
         name
         for name in context.params
         if context.get_parameter_source(name) is not ParameterSource.DEFAULT
     }
-    asked = {f.name: getattr(plan.settings, f.name) for f in fields(Settings)}
+    asked = {f.name: getattr(cell.settings, f.name) for f in fields(Settings)}
     had = {f.name: getattr(stored.settings, f.name) for f in fields(Settings)}
-    asked |= {"seeds": plan.seeds, "steps": plan.steps, "device": plan.device}
+    asked |= {"seeds": cell.seeds, "steps": cell.steps, "device": cell.device}
     had |= {"seeds": stored.seeds, "steps": stored.steps, "device": stored.device}
     for name in asked:
         if name in given and asked[name] != had[name]:
@@ -182,18 +187,6 @@ def _of_folder(context: click.Context, plan: Plan, folder: Path, resume: bool) -
                 "take another --out"
             )
     return stored
-
-
-def _name(plan: Plan) -> str:
-    """A folder name that says what differs from the defaults."""
-    s = plan.settings
-    parts = [f"d{s.d}-k{s.k}-{s.code}-{s.regularizer}-tau{s.temperature:g}"]
-    shown = {"d", "k", "code", "regularizer", "temperature"}
-    for f in fields(Settings):
-        value = getattr(s, f.name)
-        if f.name not in shown and value != getattr(_DEFAULT, f.name):
-            parts.append(f"{f.name}={value}")
-    return "-".join(parts)
 
 
 def _number_or_name(text: str) -> str | float:

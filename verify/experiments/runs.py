@@ -3,6 +3,7 @@
     settings.json        what is trained; written first
     state.safetensors    a checkpoint: all that the future depends on, and the curve so far
     curve.csv            one row a validation and model
+    record.json          processor seconds up to each validation, and the machine
     models.safetensors   the trained parameters, (models, ...) by name; written last
 
 Each file is written beside its target and renamed. `state.safetensors` alone decides where a run
@@ -18,10 +19,10 @@ import csv
 import io
 import json
 import math
+import platform
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import CancelledError, ThreadPoolExecutor
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from threading import Event
 from typing import Any
@@ -32,60 +33,24 @@ from safetensors.torch import load as load_tensors
 from safetensors.torch import save as save_tensors
 
 from constructions.errors import InputError
-from constructions.training import Look, Settings, Trainer
+from constructions.training import Look, Trainer
+from verify.experiments.cells import Cell
 from verify.files import write_atomically
 
 STACK = 4
 CHECKPOINT_EVERY = 10.0  # seconds
-FORMAT = 1
+MODELS = "models.safetensors"
 COLUMNS = ("step", "seed", "loss", "relative", "learning_rate")
 
 
-@dataclass(frozen=True)
-class Plan:
-    """One configuration, trained from several seeds."""
-
-    settings: Settings
-    seeds: tuple[int, ...]
-    steps: int
-    device: str = "cpu"
-
-    def to_json(self) -> dict[str, Any]:
-        return {"format": FORMAT, "settings": asdict(self.settings)} | {
-            "seeds": list(self.seeds),
-            "steps": self.steps,
-            "device": self.device,
-        }
-
-    @classmethod
-    def load(cls, folder: Path) -> Plan:
-        """The plan of the run in a folder.
-
-        Raises
-        ------
-        InputError
-            there is none, or it is not one of this version.
-        """
-        file = folder / "settings.json"
-        try:
-            data = json.loads(file.read_text("utf-8"))
-            if data["format"] != FORMAT:
-                raise InputError(f"{file} has format {data['format']}; this version reads {FORMAT}")
-            settings = Settings(**data["settings"])
-            return cls(settings, tuple(data["seeds"]), data["steps"], data["device"])
-        except FileNotFoundError:
-            raise InputError(f"{folder} holds no training run: no settings.json in it") from None
-        except (json.JSONDecodeError, UnicodeDecodeError, KeyError, TypeError) as error:
-            raise InputError(f"{file} cannot be read: {error}") from None
-
-
 class TrainingRun:
-    """A plan being carried out in a folder.
+    """A cell being trained in a folder.
 
     Attributes
     ----------
-    plan, folder : what and where
+    cell, folder : what and where
     looks : validations so far, each over all seeds
+    seconds : of processor time, from the start to each of them
     resumed : the step it continued from, 0 for a new run
 
     Raises
@@ -96,17 +61,18 @@ class TrainingRun:
         the folder cannot be written.
     """
 
-    def __init__(self, plan: Plan, folder: Path) -> None:
-        self.plan, self.folder = plan, folder
+    def __init__(self, cell: Cell, folder: Path) -> None:
+        self.cell, self.folder = cell, folder
         self.looks: list[Look] = []
-        groups = [plan.seeds[i : i + STACK] for i in range(0, len(plan.seeds), STACK)]
+        self.seconds: list[float] = []
+        groups = [cell.seeds[i : i + STACK] for i in range(0, len(cell.seeds), STACK)]
         self.stacks = [
-            Trainer([plan.settings] * len(seeds), seeds, plan.device) for seeds in groups
+            Trainer([cell.settings] * len(seeds), seeds, cell.device) for seeds in groups
         ]
         self._stop = Event()
         self._restore()
         self.resumed = self.step
-        text = json.dumps(plan.to_json(), indent=1) + "\n"
+        text = json.dumps(cell.to_json(), indent=1) + "\n"
         write_atomically(folder / "settings.json", text)
 
     @property
@@ -117,7 +83,7 @@ class TrainingRun:
     def diverged(self) -> dict[int, int]:
         """Seeds that were given up, and at which step."""
         steps = [s for stack in self.stacks for s in stack.diverged.tolist()]
-        return {seed: s for seed, s in zip(self.plan.seeds, steps, strict=True) if s}
+        return {seed: s for seed, s in zip(self.cell.seeds, steps, strict=True) if s}
 
     @property
     def redraws(self) -> int:
@@ -131,21 +97,29 @@ class TrainingRun:
         stacks may stand at different steps then.
         """
         saved = time.monotonic()
-        every = self.plan.settings.validate_every
+        spent = (self.seconds[-1] if self.seconds else 0.0) - time.process_time()
+        every = self.cell.settings.validate_every
         pool = ThreadPoolExecutor(workers)
         self._stop.clear()
         try:
-            while self.step < self.plan.steps:
-                target = min((self.step // every + 1) * every, self.plan.steps)
+            while self.step < self.cell.steps:
+                target = min((self.step // every + 1) * every, self.cell.steps)
                 jobs = [pool.submit(self._advance, stack, target) for stack in self.stacks]
                 look = _joined([job.result() for job in jobs])
                 self.looks.append(look)
+                self.seconds.append(spent + time.process_time())
                 if time.monotonic() - saved > CHECKPOINT_EVERY:
                     self.save()
                     saved = time.monotonic()
                 yield look
             self.save()
-            write_atomically(self.folder / "models.safetensors", save_tensors(self._models()))
+            record = {
+                "seconds": [round(s, 2) for s in self.seconds],
+                "redraws": self.redraws,
+                "machine": machine(),
+            }
+            write_atomically(self.folder / "record.json", json.dumps(record) + "\n")
+            write_atomically(self.folder / MODELS, save_tensors(self._models()))
         finally:
             self._stop.set()
             pool.shutdown(cancel_futures=True)
@@ -167,10 +141,11 @@ class TrainingRun:
         tensors["curve"] = torch.tensor(
             [[[float(look.step)] * len(look.loss), *look[1:]] for look in self.looks],
             dtype=torch.float64,
-        ).reshape(len(self.looks), 4, len(self.plan.seeds))
-        metadata = {"plan": json.dumps(_identity(self.plan))}
+        ).reshape(len(self.looks), 4, len(self.cell.seeds))
+        tensors["seconds"] = torch.tensor(self.seconds, dtype=torch.float64)
+        metadata = {"cell": json.dumps(self.cell.to_json())}
         write_atomically(self.folder / "state.safetensors", save_tensors(tensors, metadata))
-        write_atomically(self.folder / "curve.csv", curve_csv(self.looks, self.plan.seeds))
+        write_atomically(self.folder / "curve.csv", curve_csv(self.looks, self.cell.seeds))
 
     def _restore(self) -> None:
         file = self.folder / "state.safetensors"
@@ -179,12 +154,12 @@ class TrainingRun:
         data = file.read_bytes()
         try:
             tensors = load_tensors(data)
-            saved = json.loads(_metadata(data)["plan"])
-        except (SafetensorError, KeyError, ValueError) as error:
+            saved = Cell.from_json(json.loads(_metadata(data)["cell"]))
+        except (SafetensorError, KeyError, TypeError, ValueError) as error:
             raise InputError(f"{file} is not a checkpoint: {error}") from None
-        mine = _identity(self.plan)
-        if saved != mine:
-            names = [name for name in mine if saved.get(name) != mine[name]]
+        if saved != self.cell:
+            mine, other = _flat(self.cell), _flat(saved)
+            names = [name for name in mine if other[name] != mine[name]]
             raise InputError(f"{file} belongs to a run with another {', '.join(names)}")
         for i, stack in enumerate(self.stacks):
             mark = f"{i}/"
@@ -192,6 +167,7 @@ class TrainingRun:
         self.looks = [
             Look(int(step[0]), *(row.tolist() for row in rest)) for step, *rest in tensors["curve"]
         ]
+        self.seconds = tensors["seconds"].tolist()
 
     def _models(self) -> dict[str, Any]:
         parts = [stack.parameters() for stack in self.stacks]
@@ -227,10 +203,17 @@ def _joined(parts: Sequence[Look]) -> Look:
     )
 
 
-def _identity(plan: Plan) -> dict[str, Any]:
-    """What a checkpoint must agree in."""
-    data = plan.to_json()
-    return data.pop("settings") | data
+def _flat(cell: Cell) -> dict[str, Any]:
+    data = cell.to_json()
+    return dict(data.pop("settings") | data)
+
+
+def machine() -> str:
+    """The processor and the libraries that computed, in words."""
+    parts = [platform.machine(), platform.system(), f"torch {torch.__version__}"]
+    if torch.cuda.is_available():
+        parts.append(torch.cuda.get_device_name())
+    return ", ".join(parts)
 
 
 def _metadata(data: bytes) -> dict[str, str]:

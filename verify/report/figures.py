@@ -1,4 +1,4 @@
-"""Figures of evidence tables: bounds as lines, measured values as markers.
+"""Figures of evidence tables: bounds as lines, measured values as markers, or heat maps.
 
 One drawing serves two places: the file, with axes in a gray that is legible on light and on dark,
 and the page, where that gray becomes the color of the text. The bytes are the same on every run.
@@ -10,7 +10,7 @@ import io
 import math
 import re
 import textwrap
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from typing import Any
@@ -21,6 +21,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullFormatter
 
+from verify.report import heatmaps
 from verify.report.text import decimal, number, superscript, typeset
 
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
@@ -30,6 +31,9 @@ NEUTRAL = "#777b80"
 """Axes and labels in the files: 4.2 to 1 on white and on the dark page of a code host."""
 
 _DASHES: tuple[Any, ...] = ("-", (0, (5, 2)), (0, (1.5, 1.5)), (0, (6, 2, 1.5, 2)))
+_CODES = {"one-hot": 0, "binary": 1, "no code": 2, "scalar": 3, "circle": 4, "half": 5}
+_PENALTIES = {"L2": 0, "NE": 1, "1.5-entmax": 2, "log-loss": 3}
+"""A trained model has the color of its code and the dashes of its regularizer, in all figures."""
 _MARKERS = ("o", "s", "^", "D", "v", "P")
 _FONT = "system-ui, 'Segoe UI', Helvetica, Arial, sans-serif"
 _SETTINGS = {
@@ -53,7 +57,7 @@ def drawable(table: Mapping[str, Any]) -> bool:
     plot = table.get("plot")
     if not plot or not table["rows"]:
         return False
-    wanted = [plot["x"], *plot["lines"], *plot["points"]]
+    wanted = [plot["x"], *plot["lines"], *plot["points"], *plot.get("cells", ())]
     return len(wanted) > 1 and set(wanted) <= set(table["columns"])
 
 
@@ -62,7 +66,7 @@ def svg_file(table: Mapping[str, Any]) -> bytes:
     if not drawable(table):
         raise ValueError(f"table {table.get('name')!r} has nothing to draw")
     with style.context(["default", _SETTINGS]):  # whatever the user's own settings are
-        figure = _draw(table)
+        figure = heatmaps.draw(table) if table["plot"].get("cells") else _draw(table)
         buffer = io.StringIO()
         figure.savefig(
             buffer,
@@ -99,6 +103,7 @@ def _draw(table: Mapping[str, Any]) -> Figure:
     for log, scale in ((plot["log_x"] and not names, "x"), (plot["log_y"], "y")):
         if log:
             getattr(axes, f"set_{scale}scale")("log", nonpositive="mask")
+    conventional = _conventional(plot["lines"])
     series = []
     for i, name in enumerate((*plot["lines"], *plot["points"])):
         is_line = i < len(plot["lines"])
@@ -115,6 +120,9 @@ def _draw(table: Mapping[str, Any]) -> Figure:
         data = _pairs(xs, _column(table, name), plot["log_y"])
         if data:
             look["color"] = COLORS[i % len(COLORS)]
+            look |= conventional.get(name, {})
+            if f"{name}, low" in table["columns"]:
+                _band(axes, table, name, xs, plot["log_y"], look["color"])
             axes.plot(*zip(*data, strict=True), **look)
             series.append((name, data[-1][1], look))
     _decorate(axes, plot, names, xs)
@@ -122,6 +130,36 @@ def _draw(table: Mapping[str, Any]) -> Figure:
     axes.set_position((left, 0.155, 0.73 - left, 0.81))
     _label_directly(axes, series)
     return figure
+
+
+def _conventional(names: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """The looks of series named "code, regularizer, ..." and of Lloyd; none that would make two
+    series look the same."""
+    found: dict[str, dict[str, Any]] = {}
+    for name in names:
+        code, *rest = name.split(", ")
+        if code in ("Lloyd", "one Lloyd step"):
+            found[name] = {"color": NEUTRAL, "linestyle": "-"}
+        elif code in _CODES:
+            dashes = [_PENALTIES[word] for word in rest if word in _PENALTIES]
+            found[name] = {
+                "color": COLORS[_CODES[code]],
+                "linestyle": _DASHES[dashes[-1] if dashes else 0],
+            }
+    looks = [tuple(look.values()) for look in found.values()]
+    return {n: look for n, look in found.items() if looks.count(tuple(look.values())) == 1}
+
+
+def _band(
+    axes: Any, table: Mapping[str, Any], name: str, xs: list[float], log: bool, color: str
+) -> None:
+    """The band between the columns "NAME, low" and "NAME, high"."""
+    ends = [_column(table, f"{name}, {end}") for end in ("low", "high")]
+    low, high = (dict(_pairs(xs, end, log)) for end in ends)
+    both = sorted(set(low) & set(high))
+    axes.fill_between(
+        both, [low[x] for x in both], [high[x] for x in both], color=color, alpha=0.18, linewidth=0
+    )
 
 
 def _left_margin(axes: Any) -> float:

@@ -102,10 +102,13 @@ def _took(run: Json) -> str:
 def _where(ledger: Json, run: Json) -> list[tuple[str, str]]:
     """Versions, machine and time: whatever `run.json` says besides durations and settings."""
     rows = [("leanlloyd", str(ledger["version"]))]
-    told = {"seconds", "profile", "seed", "checks", "resumed_checks", "libraries"}
+    told = {"seconds", "profile", "seed", "checks", "resumed_checks", "libraries", "arithmetics"}
     rows += [(name, str(value)) for name, value in run.items() if name not in told]
     libraries = run.get("libraries") or {}
-    return rows + [(name, version or "not installed") for name, version in libraries.items()]
+    rows += [(name, version or "not installed") for name, version in libraries.items()]
+    for name, settings in (run.get("arithmetics") or {}).items():
+        rows.append((name, ", ".join(f"{what}: {value}" for what, value in settings.items())))
+    return rows
 
 
 def figure_files(ledger: Json) -> dict[tuple[str, str, str], tuple[str, bytes]]:
@@ -224,7 +227,12 @@ def _rows(table: Json) -> dict[str, Any]:
         bool(rows) and all(decimal(row[i]) is not None or row[i] is None for row in table["rows"])
         for i in range(len(table["columns"]))
     ]
-    return {"cells": rows, "numeric": numeric, "short": len(rows) <= _SHORT_TABLE}
+    # a table of words is read, not looked up: it is not folded away
+    return {
+        "cells": rows,
+        "numeric": numeric,
+        "short": len(rows) <= _SHORT_TABLE or not any(numeric),
+    }
 
 
 def _cards(row: Json) -> Iterator[dict[str, Any]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from scipy import stats
 from constructions.trainable import MATRICES
 from verify.bounds import instances, theorem
 from verify.bounds.attack import Attack, Plan, Witness, model_of
-from verify.bounds.evaluate import Setting
+from verify.bounds.evaluate import Number, Setting, precise
 from verify.claim import Case, Measured
 from verify.claims.lipschitz._shared import at, read, rounding
 
@@ -25,12 +26,33 @@ def measure(case: Case) -> Measured:
     model, parameters, X, C, setting = read(case)
     found = instances.Instance(parameters, X, C)
     value = instances.gradient_norm(model, found, setting.tau, setting.regularizer)
-    bound = at(theorem.alpha(case["code"], case["regularizer"], "sharp"), setting)
+    return against_sharp(setting, value)
+
+
+def against_sharp(setting: Setting, value: float) -> Measured:
+    """A gradient norm against the sharp constant."""
+    bound = form_at(setting, "sharp")
     # The slope of the surrogate is a function of the weights alone, but the weights are those of
     # r / tau: they repeat the error of the distances, magnified by R^2 / tau.
     reach = (1 + setting.B + setting.B**2) ** 2 * 4 * (setting.d + setting.k**2)
     error = rounding(setting, bound) * (1 + reach / setting.tau) * math.sqrt(setting.k)
     return Measured(value, bound, error)
+
+
+@cache
+def _alpha(code: str, regularizer: str, form: str) -> Any:
+    return theorem.alpha(code, regularizer, form)
+
+
+def form_at(setting: Setting, form: str) -> float:
+    """One of the forms of the constant in float64, infinite where that is not enough."""
+    return at(_alpha(setting.code, setting.regularizer, form), setting)
+
+
+def digits_of(setting: Setting, form: str) -> float:
+    """log10 of one of the forms, which never overflows."""
+    number = precise(_alpha(setting.code, setting.regularizer, form), setting)
+    return float(Number.of(number).log10 or 0)
 
 
 def case_of(setting: Setting, parameters: dict[str, Any], X: Any, C: Any) -> Case:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -11,33 +10,28 @@ import sympy
 from hypothesis import strategies as st
 
 from verify.bounds import lemmas, theorem
-from verify.bounds.evaluate import Number, Setting, precise
+from verify.bounds.evaluate import Setting, precise
 from verify.bounds.geometry import abstract_scene
 from verify.bounds.symbols import B, d, gamma, k, n, tau
 from verify.claim import (
-    Answer,
     Case,
     Claim,
-    Evidence,
     Kind,
     Measured,
     Method,
-    Plot,
     Run,
     Source,
-    Table,
 )
-from verify.claims.lipschitz._shared import RECONSTRUCTION, at, models, proved
+from verify.claims.lipschitz._grid import on_grid
+from verify.claims.lipschitz._shared import RECONSTRUCTION, models, proved
+from verify.claims.lipschitz._sweeps import by_temperature, exponents
 from verify.claims.lipschitz._theorem import (
     ARITHMETIC,
     attacked,
     case_of_witness,
     exact_instances,
     grid,
-    lifted,
-    low_setting,
     measure,
-    slope,
 )
 from verify.search import Adversarial, Exhaustive, Proof, Property, Step, Study
 
@@ -168,146 +162,6 @@ def attack_small(run: Run, seed: int) -> Iterator[tuple[str, Case]]:
         yield label, case_of_witness(witness)
 
 
-def forms(claim: Claim, run: Run, e: Evidence) -> None:
-    """Every form on the grid beside the best instance known for it."""
-    lifts = {}
-    for regularizer in ("ne", "l2"):
-        for strength in (1.0, 4.0):
-            low = low_setting(Setting("binary", 4, 6, 4, strength, 1.0, 1.0, regularizer))
-            low = replace(low, k=2)
-            lifts[regularizer, strength] = attacked(
-                low, e.seed or 0, run.count(24, 4), run.count(120, 6)
-            )
-    rows, worst = [], 0.0
-    whole = run.profile.factor >= 1
-    ds, ks = ((2, 4, 8, 32), (3, 6, 25)) if whole else ((2,), (3,))
-    for setting in grid(ds, ks, (0.1, 1.0, 4.0), SHOWN):
-        cases = [case for _, case in exact_instances(setting)]
-        cases += [lifted(w, setting) for (g, _), w in lifts.items() if g == setting.regularizer]
-        best = 0.0
-        for case in cases:
-            answer, m = claim.judge(case)
-            e.cases += 1
-            e.violated += answer is Answer.VIOLATED
-            e.undecided += answer is Answer.UNDECIDED
-            if m.value > best:
-                best = float(m.value)
-            if m.value / m.bound > worst:
-                worst = m.value / m.bound
-                e.bound, e.measured, e.ratio, e.witness = m.bound, m.value, worst, case
-        logs = [
-            Number.of(precise(theorem.alpha(setting.code, setting.regularizer, form), setting))
-            for form in theorem.FORMS
-        ]
-        numbers = [float(number.log10 or 0) for number in logs]
-        if setting.regularizer == "l2" and setting.gamma == 1:
-            rows.append(
-                [
-                    setting.code,
-                    setting.d,
-                    setting.k,
-                    math.log10(best),
-                    *numbers,
-                    best / 10 ** numbers[-1],
-                ]
-            )
-    e.tables.append(
-        Table(
-            "forms",
-            "Powers of ten at n = 4, gamma = tau = B = 1, L2: best instance and the four forms",
-            ("code", "d", "k", "measured", *theorem.FORMS, "measured / sharp"),
-            rows,
-        )
-    )
-
-
-def by_temperature(claim: Claim, run: Run, e: Evidence) -> None:
-    """One setting over six orders of magnitude of tau, searched anew at each."""
-    tables: dict[str, list[list[float]]] = {"ne": [], "l2": []}
-    whole = run.profile.factor >= 1
-    for regularizer, own in tables.items():
-        for value in (1e-3, 1e-2, 0.1, 1.0, 10.0, 1e2, 1e3) if whole else (1e-3, 1.0, 1e3):
-            s = Setting("binary", 2, 4, 4, 1.0, value, 1.0, regularizer)
-            best = 0.0
-            cases = [case for _, case in exact_instances(s)]
-            witness = attacked(s, e.seed or 0, run.count(16, 4), run.count(120, 6))
-            for case in (*cases, case_of_witness(witness)):
-                answer, m = claim.judge(case)
-                e.cases += 1
-                e.violated += answer is Answer.VIOLATED
-                e.undecided += answer is Answer.UNDECIDED
-                best = max(best, float(m.value))
-            forms = (theorem.alpha("binary", regularizer, f) for f in ("sharp", "plain", "order"))
-            own.append([value, best, *(at(form, s) for form in forms)])
-    columns = ("tau", "measured", "sharp", "without exponential", "paper's order")
-    for regularizer, own in tables.items():
-        e.tables.append(
-            Table(
-                f"by-temperature-{regularizer}",
-                f"Gradient norm at d = 2, k = n = 4, binary code, {regularizer}",
-                columns,
-                own,
-                Plot(
-                    x="tau",
-                    lines=columns[2:],
-                    points=columns[1:2],
-                    x_label="temperature tau of the loss",
-                    y_label="Lipschitz constant",
-                    log_x=True,
-                    log_y=True,
-                    caption="The true constant does not grow as tau falls; the paper's order falls "
-                    "below it as tau grows.",
-                ),
-            )
-        )
-        spread = max(r[1] for r in own) / min(r[1] for r in own)
-        e.note += f"{regularizer}: largest / smallest over six decades {spread:.3f}; "
-
-
-def exponents(claim: Claim, run: Run, e: Evidence) -> None:
-    """The exponent of each factor: of the best instances found, and of the forms.
-
-    tau has a table of its own (by-temperature); here the instances of one temperature are used."""
-    base = Setting("none", 2, 2, 4, 1.0, 1.0, 1.0, "l2")
-    sweeps = {
-        "n": [replace(base, n=v) for v in (2, 4, 8, 16, 32)],
-        "k": [replace(base, k=v) for v in (2, 4, 8, 16, 32)],
-        "tau": [replace(base, tau=v) for v in (0.01, 0.1, 1.0, 10.0, 100.0)],
-        "gamma": [replace(base, gamma=v) for v in (30.0, 60.0, 120.0, 240.0, 480.0)],
-        "d_E": [replace(base, d=v, gamma=30.0) for v in (2, 4, 8, 16, 32)],
-    }
-    stated = {"n": "1", "k": "1", "tau": "-1", "gamma": "2, and exp", "d_E": "2.5 - 1, and exp"}
-    rows = []
-    witness = attacked(base, e.seed or 0, run.count(24, 4), run.count(150, 6))
-    for name, settings in sweeps.items():
-        values = []
-        for s in settings:
-            best = 0.0
-            for case in (*(c for _, c in exact_instances(s)), lifted(witness, s)):
-                answer, m = claim.judge(case)
-                e.cases += 1
-                e.violated += answer is Answer.VIOLATED
-                e.undecided += answer is Answer.UNDECIDED
-                best = max(best, float(m.value))
-            if name == "k":  # a search of its own: the exact instances do not see k
-                searched = attacked(s, e.seed or 0, run.count(12, 4), run.count(90, 6))
-                best = max(best, float(claim.judge(case_of_witness(searched))[1].value))
-            values.append(best)
-        x = [float(s.d if name == "d_E" else getattr(s, name)) for s in settings]
-        found, low, high = slope(x, values)
-        sharp = slope(x, [at(theorem.alpha("none", "l2", "sharp"), s) for s in settings])[0]
-        plain = slope(x, [at(theorem.alpha("none", "l2", "plain"), s) for s in settings])[0]
-        rows.append([name, found, low, high, sharp, plain, stated[name]])
-    e.tables.append(
-        Table(
-            "exponents",
-            "Exponent of each factor (no code; d_E = d_emb = d), with the 95 % interval of the fit",
-            ("factor", "measured", "low", "high", "sharp", "without exponential", "paper's order"),
-            rows,
-        )
-    )
-
-
 CLAIM = Claim(
     id="thm-3.1",
     title="The Lipschitz constant of the smoothed loss",
@@ -369,10 +223,11 @@ CLAIM = Claim(
             arithmetic=ARITHMETIC,
         ),
         Study(
-            "forms",
+            "grid",
             Method.ADVERSARIAL,
-            forms,
-            scope="d = 2 ... 32, k = 3, 6, 25, gamma = 0.1, 1, 4, four codes, both regularizers",
+            on_grid,
+            scope="d = 2, 4, 8, 32, k = 3, 6, 25, n = 8, gamma = 0.1, 1, 4, tau = 0.001 ... 1000, "
+            "four codes, both regularizers",
             arithmetic=ARITHMETIC,
         ),
         Study(

@@ -28,6 +28,9 @@ from verify.claim import (
     Source,
     Table,
 )
+from verify.claims.learning import _cauchy
+from verify.claims.learning._shared import SCALES_SHOWN
+from verify.claims.learning._shared import study as trained
 from verify.claims.surrogates._task_gaps import (
     GOOD,
     INITIAL,
@@ -272,6 +275,16 @@ CLAIM = Claim(
             scope="five families, both scalings, n = 512, d = 4, k = 6, scale 0.1",
             variant="all five families",
             arithmetic="numpy float64",
+        ),
+        *(
+            trained(
+                scale,
+                _cauchy.statements,
+                _cauchy.figures,
+                name=f"trained-{scale}",
+                variant="the gap of trained models",
+            )
+            for scale in SCALES_SHOWN
         ),
     ),
     falsify="a setting in which the interval of the ratio of medians lies below 10",

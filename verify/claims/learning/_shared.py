@@ -1,0 +1,335 @@
+"""What the learning claims share: statements about trained cells, and how the data decide them.
+
+A claim is a list of statements. Each is about one number a seed, says on which side of a bound the
+median lies, and is decided by an interval for the median: it holds if the whole interval is on the
+stated side, is violated if the whole interval is on the other, and is undecided else. A statement
+whose cells were not trained at a scale is undecided there, and its row in the table says so. The
+rules stand in the code before the runs; nothing is chosen after a look at the results.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from verify.claim import (
+    Answer,
+    Check,
+    Claim,
+    Evidence,
+    Kind,
+    Method,
+    Plot,
+    Run,
+    Source,
+    Table,
+)
+from verify.experiments.cells import Cell
+from verify.experiments.grids import SCALES, cells
+from verify.experiments.results import Interval, Results, interval, reference_results
+from verify.search import Study
+
+NAMES = {
+    "one_hot": "one-hot",
+    "binary": "binary",
+    "none": "no code",
+    "scalar": "scalar",
+    "circle": "circle",
+    "half": "half",
+}
+_SYMBOLS = {"temperature": "τ", "learning_rate": "learning rate"}
+SCALES_SHOWN = ("laptop", "paper")
+THEORY = "learning.md"
+LATE_AVERAGE = 0.05  # the mean over a curve leaves out this first share of the steps
+
+Values = Callable[[Results], Sequence[float]]  # one number a seed
+
+
+@dataclass(frozen=True)
+class Statement:
+    """The median of `values` is below or above `bound`.
+
+    Attributes
+    ----------
+    says : which quantity of which configurations
+    side : "<" or ">"
+    bound : the number it is compared with
+    needs : the cells it is about
+    values : one number a seed
+    """
+
+    says: str
+    side: str
+    bound: float
+    needs: tuple[Cell, ...]
+    values: Values
+
+    def missing(self, results: Results) -> bool:
+        return not all(results.has(cell) for cell in self.needs)
+
+    def decide(self, found: Interval) -> Answer:
+        if not found.count:
+            return Answer.UNDECIDED
+        low, high = found.low - self.bound, found.high - self.bound
+        if self.side == ">":
+            low, high = -high, -low
+        if high < 0:
+            return Answer.HOLDS
+        return Answer.VIOLATED if low > 0 else Answer.UNDECIDED
+
+
+def label(cell: Cell, *fields: str) -> str:
+    """The configuration in words: code, regularizer, and more settings if wanted."""
+    s = cell.settings
+    penalty = s.regularizer.upper() if isinstance(s.regularizer, str) else f"{s.regularizer}-entmax"
+    parts = [NAMES[s.code], penalty]
+    for field in fields:
+        value = getattr(s, field)
+        text = f"{value:g}" if isinstance(value, float) else str(value)
+        parts.append(text if field == "family" else f"{_SYMBOLS.get(field, field)} = {text}")
+    return ", ".join(parts)
+
+
+def find(row: str, scale: str, **settings: Any) -> list[Cell]:
+    """The cells of a row of the grids with these settings."""
+    return [
+        cell
+        for cell in cells(row, scale)
+        if all(getattr(cell.settings, name) == value for name, value in settings.items())
+    ]
+
+
+def one(row: str, scale: str, **settings: Any) -> Cell:
+    """The only cell of a row with these settings; raises ValueError if there are more or none."""
+    (cell,) = find(row, scale, **settings)
+    return cell
+
+
+def final(cell: Cell, column: str = "relative") -> Values:
+    """The loss at the end of the training."""
+    return lambda results: results.final(cell, column)
+
+
+def average(cell: Cell) -> Values:
+    """The mean of the relative loss over the training: the larger, the slower."""
+
+    def values(results: Results) -> list[float]:
+        curve = results.curve(cell)
+        late = [v for step, v in curve.items() if step > LATE_AVERAGE * cell.steps]
+        return [sum(each) / len(each) for each in zip(*late, strict=True)]
+
+    return values
+
+
+def after(cell: Cell, test: str, method: str, step: int) -> Values:
+    """The mean log objective of a test after so many steps."""
+    return lambda results: results.evaluation(cell, test, method)[step]
+
+
+def over_lloyd(cell: Cell, test: str, step: int, method: str = "re-embedding") -> Values:
+    """How far the mean log objective is above that of Lloyd's algorithm after as many steps."""
+
+    def values(results: Results) -> list[float]:
+        (lloyd,) = results.evaluation(cell, test, "lloyd")[step]
+        return [v - lloyd for v in results.evaluation(cell, test, method)[step]]
+
+    return values
+
+
+def difference(a: Values, b: Values) -> Values:
+    """Seed by seed: models of the same seed see the same tasks."""
+
+    def values(results: Results) -> list[float]:
+        return [x - y for x, y in zip(a(results), b(results), strict=True)]
+
+    return values
+
+
+def size(values: Values) -> Values:
+    """Absolute values of a difference of medians: |median|, for every seed the same sign."""
+
+    def absolute(results: Results) -> list[float]:
+        found = values(results)
+        sign = 1 if interval(found).value >= 0 else -1
+        return [sign * v for v in found]
+
+    return absolute
+
+
+Statements = Callable[[str], list[Statement]]  # scale -> statements
+
+
+def study(
+    scale: str,
+    statements: Statements,
+    figures: Callable[[str, Results], list[Table]] | None = None,
+    name: str = "",
+    variant: str = "",
+    results: Results | None = None,
+) -> Study:
+    """The check that decides statements on the results at one scale."""
+
+    def examine(claim: Claim, run: Run, e: Evidence) -> None:
+        judge(e, scale, statements(scale), results or reference_results())
+        if figures is not None and e.cases:
+            e.tables += figures(scale, results or reference_results())
+
+    what = SCALES[scale]
+    return Study(
+        name or scale,
+        Method.EXPERIMENT,
+        examine,
+        scope=f"{scale} scale: n = {what.n}, {what.steps} steps, {what.seeds} seeds a "
+        "configuration",
+        variant=variant,
+        arithmetic="torch float32",
+    )
+
+
+def judge(e: Evidence, scale: str, statements: Sequence[Statement], results: Results) -> None:
+    """Decide the statements and fill in the evidence."""
+    rows: list[list[Any]] = []
+    worst = -math.inf
+    absent = 0
+    for s in statements:
+        try:
+            found = None if s.missing(results) else interval(s.values(results))
+        except KeyError:  # trained, but not tested
+            found = None
+        if found is None:
+            absent += 1
+            rows.append([s.says, None, None, None, f"{s.side} {s.bound:g}", 0, "not run"])
+            continue
+        answer = s.decide(found)
+        e.violated += answer is Answer.VIOLATED
+        e.undecided += answer is Answer.UNDECIDED
+        rows.append(
+            [s.says, *map(rounded, found[:3]), f"{s.side} {s.bound:g}", found.count, str(answer)]
+        )
+        beyond = (found.value - s.bound) * (1 if s.side == "<" else -1)
+        if beyond > worst:
+            worst = beyond
+            e.bound, e.measured, e.ratio = s.bound, rounded(found.value), None
+    if absent == len(statements):
+        e.note = "not run at this scale"
+        return
+    e.cases = len(statements)
+    e.undecided += absent
+    if absent:
+        e.note = f"{absent} of {len(statements)} statements are about runs not made at this scale"
+    columns = ("what", "median", "low", "high", "stated", "seeds", "answer")
+    title = "Each statement: median over the seeds, with an interval for it"
+    e.tables.append(Table(f"{e.check}-statements", title, columns, rows))
+
+
+def rounded(value: float) -> float | None:
+    """Four digits are more than the seeds can tell."""
+    return float(f"{value:.4g}") if math.isfinite(value) else None
+
+
+def learning_claim(
+    id: str,  # noqa: A002 - the name of the field
+    title: str,
+    says: str,
+    statement: str,
+    sources: tuple[Source, ...],
+    statements: Statements,
+    falsify: str,
+    bound: str = r"\text{see the table}",
+    figures: Callable[[str, Results], list[Table]] | None = None,
+    variants: tuple[Check, ...] = (),
+    conflict: str = "",
+) -> Claim:
+    """A claim decided by experiments, at every scale that was run."""
+    checks = [study(scale, statements, figures) for scale in SCALES_SHOWN]
+    return Claim(
+        id=id,
+        title=title,
+        says=says,
+        statement=statement,
+        sources=sources,
+        kind=Kind.TREND,
+        bound=bound,
+        checks=(*checks, *variants),
+        falsify=falsify,
+        theory=f"{THEORY}#{id.replace('.', '')}",
+        conflict=conflict,
+    )
+
+
+def curves(
+    name: str,
+    title: str,
+    series: dict[str, Cell],
+    results: Results,
+    column: str = "relative",
+    caption: str = "",
+    log_y: bool = False,
+) -> Table:
+    """Training curves: median over the seeds with a band between the quartiles."""
+    found = {n: results.curve(cell, column) for n, cell in series.items() if results.has(cell)}
+    steps = sorted({step for curve in found.values() for step in curve})
+    steps = steps[:: max(1, len(steps) // 25)]
+    lloyd = column == "relative"
+    columns = ["step", *(["one Lloyd step"] if lloyd else [])]
+    columns += [f"{n}{end}" for n in found for end in ("", ", low", ", high")]
+    rows = [
+        [
+            step,
+            *([1.0] if lloyd else []),
+            *(v for curve in found.values() for v in quartiles(curve.get(step, ()))),
+        ]
+        for step in steps
+    ]
+    lines = (*(("one Lloyd step",) if lloyd else ()), *found)
+    y_label = "loss in units of one Lloyd step" if lloyd else "training loss"
+    plot = Plot(
+        "step", lines, (), x_label="training step", y_label=y_label, caption=caption, log_y=log_y
+    )
+    return Table(name, title, tuple(columns), rows, plot)
+
+
+def iterations(
+    name: str,
+    title: str,
+    series: dict[str, tuple[Cell, str, str]],
+    results: Results,
+    caption: str = "",
+) -> Table:
+    """Mean log objective by step of the iteration, Lloyd and (cell, test, method) by name."""
+    found: dict[str, dict[int, list[float]]] = {}
+    for label_, (cell, test, method) in series.items():
+        values = results.evaluation(cell, test, method)
+        if values:
+            found.setdefault("Lloyd", results.evaluation(cell, test, "lloyd"))
+            found[label_] = values
+    steps = sorted({step for curve in found.values() for step in curve})
+    columns = ["step", "Lloyd"]
+    columns += [f"{n}{end}" for n in found if n != "Lloyd" for end in ("", ", low", ", high")]
+    rows = [
+        [
+            step,
+            rounded(found["Lloyd"][step][0]),
+            *(v for n, c in found.items() if n != "Lloyd" for v in quartiles(c.get(step, ()))),
+        ]
+        for step in steps
+    ]
+    y_label = "mean log objective"
+    plot = Plot("step", tuple(found), (), x_label="step", y_label=y_label, caption=caption)
+    return Table(name, title, tuple(columns), rows, plot)
+
+
+def quartiles(values: Sequence[float]) -> tuple[float | None, float | None, float | None]:
+    """Median and quartiles; a diverged model is worse than all others."""
+    ordered = sorted(math.inf if math.isnan(v) else v for v in values)
+    if not ordered:
+        return None, None, None
+
+    def at(share: float) -> float | None:
+        place = share * (len(ordered) - 1)
+        low, high = ordered[math.floor(place)], ordered[math.ceil(place)]
+        return rounded(low + (high - low) * (place % 1) if math.isfinite(high) else high)
+
+    return at(0.5), at(0.25), at(0.75)

@@ -1,0 +1,52 @@
+"""Does the number of coordinates have an adverse effect?"""
+
+from __future__ import annotations
+
+from verify.claim import Source, Table
+from verify.claims.learning._shared import (
+    Statement,
+    curves,
+    difference,
+    final,
+    find,
+    label,
+    learning_claim,
+    one,
+)
+from verify.experiments.results import Results
+
+ROW = "learn-d"
+SAME = 0.05  # of one Lloyd step: a smaller loss of quality does not count
+
+
+def statements(scale: str) -> list[Statement]:
+    found = []
+    for cell in find(ROW, scale):
+        s = cell.settings
+        name = label(cell, "d")
+        found.append(Statement(f"final loss, {name}", "<", 1.0, (cell,), final(cell)))
+        if s.d != 4:
+            base = one(ROW, scale, code=s.code, d=4)
+            change = difference(final(cell), final(base))
+            said = f"final loss, {name} less d = 4"
+            found.append(Statement(said, "<", SAME, (cell, base), change))
+    return found
+
+
+def figures(scale: str, results: Results) -> list[Table]:
+    series = {label(cell, "d"): cell for cell in find(ROW, scale, code="one_hot")}
+    title = "Loss on held-out tasks by d, τ = 0.1: median and quartiles of the seeds"
+    return [curves(f"curves-{scale}", title, series, results, log_y=True)]
+
+
+CLAIM = learning_claim(
+    id=ROW,
+    title="The number of coordinates",
+    says="More coordinates, with quadratically more parameters, have no clear adverse effect on "
+    "learning.",
+    statement=r"d = 4, 8, 16, 32",
+    sources=(Source("summary", "App. F, p. 25; Fig. 14, p. 26"),),
+    statements=statements,
+    figures=figures,
+    falsify="a median above 1, or one that is 0.05 above that of d = 4",
+)
