@@ -4,6 +4,7 @@
 """
 
 from constructions import codes
+from constructions.attention import distance_attention
 from constructions.codes import Code
 from constructions.errors import EmptyClusterError, InputError, NotRationalError
 from constructions.exact import LloydTransformer
@@ -28,6 +29,7 @@ __all__ = [
     "Tasks",
     "as_fractions",
     "codes",
+    "distance_attention",
     "lloyd_step",
     "rational_array",
     "scale_to_unit_cube",

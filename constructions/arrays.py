@@ -50,6 +50,7 @@ __all__ = [
     "checked_count",
     "checked_scalar",
     "checked_task",
+    "checked_tensors",
     "quiet",
     "rational_array",
 ]
@@ -229,6 +230,37 @@ def checked(**named: Any) -> tuple[NumberSystem, list[Array]]:
     return NumberSystem(xp, dtype, device, float), plain
 
 
+def checked_tensors(**named: Any) -> None:
+    """Check torch tensors given by name: one float type, one device, ordinary memory.
+
+    NaN and infinity may pass, so that a model that diverged shows it.
+
+    Raises
+    ------
+    InputError
+        not a torch tensor; integers, booleans or complex numbers; sparse or without data; tensors
+        of different element types or devices.
+    """
+    first: tuple[str, Any] | None = None
+    for name, value in named.items():
+        if not is_torch_array(value):
+            raise InputError(
+                f"{name} must be a torch tensor, got {describe(value)}; torch.as_tensor makes one"
+            )
+        _require_ordinary(name, value)
+        if not value.is_floating_point():
+            raise InputError(f"{name} has element type {value.dtype}; allowed: float types")
+        first = first or (name, value)
+        for what, mine, other in (
+            ("element type", value.dtype, first[1].dtype),
+            ("device", value.device, first[1].device),
+        ):
+            if mine != other:
+                raise InputError(
+                    f"{name} has {what} {mine}, but {first[0]} has {other}; convert one of them"
+                )
+
+
 def checked_scalar(name: str, value: Any, allowed: str, *, infinity: bool = False) -> Any:
     """A positive number given as a parameter (a temperature); `inf` only where allowed.
 
@@ -288,9 +320,8 @@ def _kind(name: str, value: Any) -> str:
         )
     if isinstance(value, np.ma.MaskedArray):
         raise InputError(f"{name} is a masked array; fill or drop the masked entries first")
-    if is_torch_array(value) and (str(value.layout) != "torch.strided" or value.is_meta):
-        what = "has no data (device meta)" if value.is_meta else f"has layout {value.layout}"
-        raise InputError(f"{name} {what}; allowed: ordinary (strided) tensors with data")
+    if is_torch_array(value):
+        _require_ordinary(name, value)
     if is_numpy_array(value) and value.dtype == object:
         return "exact"
     text = value.dtype.name if is_numpy_array(value) else str(value.dtype).rsplit(".", 1)[-1]
@@ -304,6 +335,12 @@ def _kind(name: str, value: Any) -> str:
         "bfloat16": "half precision loses the margins; convert to float32 or float64",
     }.get(text, "allowed: float32, float64, integers, or exact rationals (object)")
     raise InputError(f"{name} has element type {text}; {advice}")
+
+
+def _require_ordinary(name: str, tensor: Array) -> None:
+    if str(tensor.layout) != "torch.strided" or tensor.is_meta:
+        what = "has no data (device meta)" if tensor.is_meta else f"has layout {tensor.layout}"
+        raise InputError(f"{name} {what}; allowed: ordinary (strided) tensors with data")
 
 
 def _native(array: Array) -> Array:

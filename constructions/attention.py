@@ -10,9 +10,10 @@ from __future__ import annotations
 import math
 from typing import Any, NamedTuple
 
+import numpy as np
 from array_api_compat import is_cupy_namespace
 
-from constructions.arrays import Array, InputError, NumberSystem, quiet
+from constructions.arrays import Array, InputError, NumberSystem, checked, checked_scalar, quiet
 from constructions.rationals import whole_numbers
 from constructions.recording import noted, watched
 
@@ -135,6 +136,60 @@ def attend(
     distances = noted("squared distances", squared_distances(queries, keys, system, sharpness))
     weights = noted("weights", softmax_weights(distances, sharpness, system))
     return noted("means", weights @ values)
+
+
+@quiet
+def distance_attention(
+    queries: Array, keys: Array, values: Array, inverse_temperature: Any = math.inf
+) -> Array:
+    """Attention by negative squared distance, for arrays that have not been checked.
+
+    Parameters
+    ----------
+    queries : (..., m, p) numbers; numpy, torch, CuPy, array_api_strict, or exact rationals
+    keys : (..., n, p), n >= 1
+    values : (..., n, v)
+    inverse_temperature : positive number, or inf (default): then each query gets the mean of the
+        values of all its nearest keys
+
+    Returns
+    -------
+    (..., m, v) in the number system of the input
+
+    Raises
+    ------
+    InputError
+        NaN, infinity, shapes that do not fit, no key, different libraries or devices, squared
+        distances that are not representable.
+    NotRationalError
+        exact rationals with a finite inverse temperature.
+
+    Source: the paper's Section 2; docs/theory/lipschitz.md, "Model and notation".
+    """
+    gamma = checked_scalar(
+        "inverse_temperature", inverse_temperature, "a positive number or inf", infinity=True
+    )
+    system, (q, k, v) = checked(queries=queries, keys=keys, values=values)
+    if min(q.ndim, k.ndim, v.ndim) < 2 or q.shape[-1] != k.shape[-1]:
+        fits = False
+    else:
+        leading = (tuple(a.shape[:-2]) for a in (q, k, v))
+        fits = k.shape[-2] == v.shape[-2] >= 1 and _broadcast(*leading)
+    if not fits:
+        raise InputError(
+            f"queries, keys and values have shapes {tuple(q.shape)}, {tuple(k.shape)} and "
+            f"{tuple(v.shape)}; expected (..., m, p), (..., n, p) and (..., n, v) with n >= 1"
+        )
+    # vectors without entries are all at the same place, whatever the scale
+    return attend(q, k, v, float(gamma) if q.shape[-1] else math.inf, system)
+
+
+def _broadcast(*shapes: tuple[int, ...]) -> bool:
+    try:
+        np.broadcast_shapes(*shapes)
+    except ValueError:
+        return False
+    return True
 
 
 def attend_linear(

@@ -1,4 +1,5 @@
-r"""Softmax attention in blocks that fit the cache, forward and backward, never m x n in memory.
+r"""Softmax attention in blocks that fit the cache, forward and backward, never m x n in memory,
+unless one of the two is small.
 
 For queries Q, keys K, offsets b and values V, one column a token,
 
@@ -23,6 +24,7 @@ from typing import Any
 
 import torch
 from torch.autograd.function import once_differentiable
+from torch.nn.functional import pad, scaled_dot_product_attention
 
 Tensor = Any  # torch.Tensor
 
@@ -33,6 +35,8 @@ SAFE = 60.0  # base-2 scores within +-SAFE need no shift: 2^60 summed over any n
 FLOOR = (
     -100.0
 )  # base-2 scores that far below the largest: beneath rounding, above subnormal numbers
+FUSED = 256  # widths below this are for torch's fused kernels on a GPU
+FEW = 32  # keys or queries: up to here the matrix of weights is small, and torch.softmax is faster
 CUBIC = 4  # up to this many dimensions, third moments are cheaper than a second pass
 
 
@@ -46,7 +50,28 @@ def attention(Q: Tensor, K: Tensor, offsets: Tensor, V: Tensor) -> Tensor:
     offsets : (T, n), added to the scores of a key
     V : (T, v, n) values
     """
-    return _Attention.apply(Q, K, offsets, V)
+    if Q.is_cuda and Q.shape[1] < FUSED:
+        return fused(Q, K, offsets, V)
+    if min(Q.shape[-1], K.shape[-1]) > FEW:
+        return _Attention.apply(Q, K, offsets, V)
+    if Q.shape[-1] < K.shape[-1]:
+        scores = torch.baddbmm(offsets[:, None], Q.mT, K)
+        return V @ torch.softmax(scores, dim=-1).mT
+    scores = torch.baddbmm(offsets[..., None], K.mT, Q)
+    return V @ torch.softmax(scores, dim=-2)
+
+
+def fused(Q: Tensor, K: Tensor, offsets: Tensor, V: Tensor) -> Tensor:
+    """`attention` by torch's own fused kernels, which are fast on a GPU and take widths that are
+    multiples of 8, up to `FUSED`."""
+
+    def rows(*parts: Tensor) -> Tensor:
+        joined = torch.cat(parts, dim=1)
+        return pad(joined.mT, (0, -joined.shape[1] % 8))[:, None]
+
+    q, k, v = rows(Q, torch.ones_like(Q[:, :1])), rows(K, offsets[:, None]), rows(V)
+    u = scaled_dot_product_attention(q, k, v, scale=1.0)
+    return u[:, 0, :, : V.shape[1]].mT
 
 
 def self_attention(A: Tensor, X: Tensor, G: Tensor) -> Tensor:
@@ -67,7 +92,7 @@ def self_attention(A: Tensor, X: Tensor, G: Tensor) -> Tensor:
     over the pairs. X gets a gradient by the general way only.
     """
     trained = torch.is_grad_enabled() and (A.requires_grad or G.requires_grad)
-    if trained and X.shape[-2] <= CUBIC and not X.requires_grad:
+    if trained and X.shape[-2] <= CUBIC and not (X.requires_grad or X.is_cuda):
         return _Moments.apply(A, X, G)
     return attention(A, X, -((G @ X) * X).sum(dim=-2), X)
 

@@ -12,10 +12,13 @@ What is not computed, with tokens [x, 0] and [c, b] and g the scaled inverse tem
   are multiplied into the values of the attention that makes the new points.
 * Of the new centers only the first d rows are wanted, so values are projected there first.
 * A one-hot code picks columns of a matrix; nothing is multiplied.
+* All projections of centers are affine functions of the centers. What they are made of, products of
+  parameters, is computed once for all steps (`prepare`).
 
 Scores are expanded squares, which lose all digits far from the origin. So points and centers are
-moved by the coordinate-wise median of the points first, and keys and queries by its image. The
-mean would not do: one far outlier moves it away from all the other points.
+moved by the coordinate-wise median of the points first, and keys and queries by its image: what
+is constant over the keys of a query is left out of the scores. The mean would not do: one far
+outlier moves it away from all the other points.
 
 The self-attention of the points, n x n and nearly all of the time, does not depend on the centers:
 re-embedded iteration computes it once.
@@ -46,6 +49,23 @@ class Points(NamedTuple):
 
     X: Tensor
     median: Tensor
+
+
+class Prepared(NamedTuple):
+    """What the steps of one set of points share, for T = S B problems.
+
+    Attributes
+    ----------
+    X : (T, d, n) points around their median
+    maps : seven pairs (T, r, d + 1) and (T, r, k), affine functions of the centers
+    fixed : (T, d_qkv + d, n) keys and values of the new points, less what the centers add
+    constant : (T, d, 1), added to all new centers
+    """
+
+    X: Tensor
+    maps: tuple[tuple[Tensor, Tensor], ...]
+    fixed: Tensor
+    constant: Tensor
 
 
 def centered(X: Tensor) -> Points:
@@ -103,8 +123,7 @@ class FastTransformer:
         """
         self._check(parameters, X, C)
         points = centered(X)
-        moved = C.mT - points.median
-        moved = self.step(parameters, points, moved, self.attend(parameters, points))
+        moved = self.step(self.prepare(parameters, points), C.mT - points.median)
         return (moved + points.median).mT
 
     def iterate(
@@ -126,11 +145,11 @@ class FastTransformer:
         if not reembed:
             return self._naive(parameters, X, C, steps)
         points = centered(X)
-        average = self.attend(parameters, points)
+        prepared = self.prepare(parameters, points)
         moved = C.mT - points.median
         found = [C]
         for _ in range(steps):
-            moved = self.step(parameters, points, moved, average)
+            moved = self.step(prepared, moved)
             found.append((moved + points.median).mT)
         return found
 
@@ -145,30 +164,35 @@ class FastTransformer:
         G = (g * Wk.mT @ Wk)[:, None].expand(A.shape[0], A.shape[1], d, d)
         if self.model.attention == "softmax":
             return _batched(self_attention, A, points.X, G)
-        return self._attend(A, points.X, -((G @ points.X) * points.X).sum(dim=-2), points.X)
+        offsets = -((G @ points.X) * points.X).sum(dim=-2)
+        return _batched(sparse_attention, A, points.X, offsets, points.X)
 
-    def step(
-        self, parameters: Mapping[str, Tensor], points: Points, moved: Tensor, average: Tensor
-    ) -> Tensor:
-        """One step: centers (S, B, d, k) around the median of the points, and so the result.
+    def prepare(self, parameters: Mapping[str, Tensor], points: Points) -> Prepared:
+        """All of a step that does not depend on the centers.
 
-        Parameters
-        ----------
-        parameters : see `__call__`
-        points : from `centered`
-        moved : (S, B, d, k) centers less the median
-        average : from `attend`
+        Takes parameters as `__call__` does, and points (S, B, d, n) from `centered`.
         """
         d, g, (X, median) = self.model.d, self.model.scale, points
-        with_average = torch.cat([X, average], dim=-2)
+        lead = X.shape[:2]
+
+        def affine(matrix: Tensor, shift: Tensor | None = None) -> tuple[Tensor, Tensor]:
+            """matrix (S, r, D) times [c, b], plus shift (S, B, r, 1): what multiplies [c, 1],
+            (T, r, d + 1), and what the codes add, (T, r, k)."""
+            part = matrix[:, None, :, d:]
+            if self.model.table.name != "one_hot":
+                part = part @ self._codes(matrix).mT
+            if shift is None:
+                shift = matrix.new_zeros(1, 1, matrix.shape[1], 1)
+            whole = (matrix[:, None, :, :d], shift)
+            whole = torch.cat([a.expand(*lead, -1, -1) for a in whole], dim=-1)
+            return whole.flatten(0, 1), part.expand(*lead, -1, -1).flatten(0, 1)
 
         # points from centers: kappa are the keys less the query of the median
         Wq, bq = self._read(parameters, "points_from_centers.query")
         Wk, bk = self._read(parameters, "points_from_centers.key")
         gap = (Wk[..., :d] - Wq[..., :d])[:, None] @ median + (bk - bq)[:, None]
-        kappa = self._of_centers(Wk, moved) + gap
-        keys = (2 * g * Wq[..., :d].mT)[:, None] @ kappa
-        offsets = -g * kappa.square().sum(dim=-2)
+        Wq = 2 * g * Wq[..., :d].mT
+        kappa, keys = affine(Wk, gap), affine(Wq @ Wk, Wq[:, None] @ gap)
 
         # centers from points: what reads the new points, and what they are made of
         Wq, bq = self._read(parameters, "centers_from_points.query")
@@ -178,36 +202,52 @@ class FastTransformer:
         cross, cross_bias = self._read(parameters, "points_from_centers.value")
         own, own_bias = self._read(parameters, "points_from_points.value")
         own = own[..., :d]
-        read = self._attend(X, keys, offsets, self._of_centers(reader @ cross, moved))
+        values = affine(reader @ cross)
         alone = torch.cat([reader[..., :d], reader @ own], dim=-1)
-        read = _batched(
-            torch.baddbmm, read, alone[:, None].expand(*X.shape[:2], -1, -1), with_average
-        )
-        K, V = read.split([self.model.d_qkv, d], dim=-2)
+        with_average = torch.cat([X, self.attend(parameters, points)], dim=-2)
+        fixed = _batched(torch.bmm, alone[:, None].expand(*lead, -1, -1), with_average)
         # the same for all points of a task, beside [median, 0]
         common = (cross[..., :d] + own)[:, None] @ median + (cross_bias + own_bias)[:, None]
-        Q = self._of_centers(Wq, moved) + (Wq[..., :d] - Wk[..., :d])[:, None] @ median
-        Q = 2 * g * (Q + (bq - bk)[:, None] - Wk[:, None] @ common)
-        new = moved + self._attend(Q, K, -g * K.square().sum(dim=-2), V)
-        new = new + Wv[:, None, :d, :d] @ median + Wv[:, None, :d] @ common + bv[:, None, :d]
+        gap = (Wq[..., :d] - Wk[..., :d])[:, None] @ median + (bq - bk)[:, None]
+        queries = affine(2 * g * Wq, 2 * g * (gap - Wk[:, None] @ common))
+        constant = Wv[:, None, :d, :d] @ median + Wv[:, None, :d] @ common + bv[:, None, :d]
 
-        # centers from centers, around a median of their own
+        # centers from centers
         Wq, bq = self._read(parameters, "centers_from_centers.query")
         Wk, bk = self._read(parameters, "centers_from_centers.key")
         Wv, bv = self._read(parameters, "centers_from_centers.value")
-        middle = moved.detach().median(dim=-1, keepdim=True).values
-        around = moved - middle
-        gap = (Wq[..., :d] - Wk[..., :d])[:, None] @ (middle + median) + (bq - bk)[:, None]
-        Q, K = 2 * g * (self._of_centers(Wq, around) + gap), self._of_centers(Wk, around)
-        V = self._of_centers(Wv[:, :d], moved)
-        new = new + self._attend(Q, K, -g * K.square().sum(dim=-2), V)
-        return new + Wv[:, None, :d, :d] @ median + bv[:, None, :d]
+        gap = (Wq[..., :d] - Wk[..., :d])[:, None] @ median + (bq - bk)[:, None]
+        among = affine(2 * g * Wq, 2 * g * gap), affine(Wk), affine(Wv[:, :d])
+        constant = constant + Wv[:, None, :d, :d] @ median + bv[:, None, :d]
+        return Prepared(
+            X.flatten(0, 1),
+            (kappa, keys, values, queries, *among),
+            fixed.flatten(0, 1),
+            constant.flatten(0, 1),
+        )
+
+    def step(self, prepared: Prepared, moved: Tensor) -> Tensor:
+        """One step: centers (S, B, d, k) around the median of the points, and so the result."""
+        g, lead = self.model.scale, moved.shape[:2]
+        moved = moved.flatten(0, 1)
+        with_one = torch.cat([moved, torch.ones_like(moved[:, :1])], dim=1)
+        kappa, keys, values, Q, Qc, Kc, Vc = (
+            torch.baddbmm(part, whole, with_one) for whole, part in prepared.maps
+        )
+        attention = _ATTENTION[self.model.attention]
+        read = attention(prepared.X, keys, -g * kappa.square().sum(dim=1), values)
+        K, V = (read + prepared.fixed).split([self.model.d_qkv, self.model.d], dim=1)
+        new = moved + prepared.constant + attention(Q, K, -g * K.square().sum(dim=1), V)
+        new = new + attention(Qc, Kc, -g * Kc.square().sum(dim=1), Vc)
+        return new.unflatten(0, lead)
 
     def _naive(
         self, parameters: Mapping[str, Tensor], X: Tensor, C: Tensor, steps: int
     ) -> list[Tensor]:
         """Output tokens into the next layer: nothing is known to be empty, so nothing is saved
         but the n x n memory."""
+
+        attention = _ATTENTION[self.model.attention]
 
         def module(name: str, tokens: Tensor, others: Tensor) -> Tensor:
             q, k, v = (
@@ -220,7 +260,7 @@ class FastTransformer:
             )
             middle = k.detach().median(dim=-1, keepdim=True).values
             q, k = 2 * self.model.scale * (q - middle), k - middle
-            return self._attend(q, k, -self.model.scale * k.square().sum(dim=-2), v)
+            return _batched(attention, q, k, -self.model.scale * k.square().sum(dim=-2), v)
 
         points, centers = (tokens.mT for tokens in self.model.tokens(X, C))
         found = [C]
@@ -238,22 +278,11 @@ class FastTransformer:
             found.append(centers[..., : self.model.d, :].mT)
         return found
 
-    def _attend(self, Q: Tensor, K: Tensor, offsets: Tensor, V: Tensor) -> Tensor:
-        return _batched(_ATTENTION[self.model.attention], Q, K, offsets, V)
-
     def _read(self, parameters: Mapping[str, Tensor], name: str) -> tuple[Tensor, Tensor]:
         """A matrix (S, r, D) and its bias as a column (S, r, 1)."""
         matrix = parameters[name]
         bias = parameters.get(f"{name}_bias")
         return matrix, (matrix.new_zeros(matrix.shape[:-1]) if bias is None else bias)[..., None]
-
-    def _of_centers(self, matrix: Tensor, C: Tensor) -> Tensor:
-        """matrix (S, r, D) times the tokens [c, b] of centers (S, B, d, k): (S, B, r, k)."""
-        d, code = self.model.d, self.model.table
-        part = matrix[..., d:]
-        if code.name != "one_hot":
-            part = part @ self._codes(C).mT
-        return matrix[:, None, :, :d] @ C + part[:, None]
 
     def _codes(self, like: Tensor) -> Tensor:
         """The code table (k, p); making a tensor of it takes as long as a product of matrices."""
@@ -264,7 +293,7 @@ class FastTransformer:
         return self._tables[key]
 
     def _check(self, parameters: Mapping[str, Tensor], X: Tensor, C: Tensor) -> None:
-        self.model.check(parameters)
+        self.model.check(parameters, X=X, C=C)
         S = parameters[self.model.names[0]].shape[:-2]
         d, k = self.model.d, self.model.k
         if (

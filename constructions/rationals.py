@@ -59,7 +59,7 @@ def to_numpy(array: Array) -> Any:
     if isinstance(array, np.ma.MaskedArray):
         raise InputError("a masked array has no value at the masked places; fill or drop them")
     if is_torch_array(array):
-        return array.detach().cpu().numpy()
+        return array.detach().resolve_neg().cpu().numpy()
     if is_cupy_array(array):
         return array.get()
     if not isinstance(array, (np.ndarray, np.generic)):

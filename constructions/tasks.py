@@ -179,7 +179,13 @@ class TaskDistribution:
 
         Runs in the library, element type and device of the draws. Values that overflow are
         infinite.
+
+        Raises
+        ------
+        InputError
+            draws of another distribution, of different libraries or devices, or not finite.
         """
+        draws = self._checked(draws)
         xp = array_namespace(draws.noise)
         batch, k, d = draws.places.shape
         index = noted("components", self.components(draws))
@@ -206,6 +212,29 @@ class TaskDistribution:
         limits = limits[..., :-1] / limits[..., -1:]
         passed = draws.members[..., :, None] >= limits[..., None, :]
         return xp.sum(xp.astype(passed, xp.int64), axis=-1)
+
+    def _checked(self, draws: Draws) -> Draws:
+        wanted = {
+            "places": (self.k, self.d),
+            "members": (self.n,),
+            "noise": (self.n, self.d),
+            "widths": None if self.isotropic else (self.k, self.d),
+            "shares": None if self.equal_weights else (self.k,),
+        }
+        given = {name: getattr(draws, name) for name in wanted}
+        named = {name: value for name, value in given.items() if value is not None}
+        system, arrays = checked(**named)
+        system.require_float("a task", "convert the draws to floats")
+        found = dict(zip(named, arrays, strict=True))
+        batch = tuple(found["noise"].shape[:1])
+        for name, shape in wanted.items():
+            have = tuple(found[name].shape) if name in found else None
+            if have != (None if shape is None else (*batch, *shape)):
+                raise InputError(
+                    f"the draws have {name} of shape {have}; {self} takes "
+                    + ("none" if shape is None else f"(batch, {', '.join(map(str, shape))})")
+                )
+        return Draws(**found)
 
     def _noise(self, rng: np.random.Generator, shape: tuple[int, ...]) -> Any:
         if self.family in GAUSSIAN:

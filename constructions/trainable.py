@@ -37,11 +37,12 @@ from typing import Any
 
 import torch
 
-from constructions.arrays import checked_count, checked_scalar
+from constructions.arrays import checked_count, checked_scalar, checked_tensors
 from constructions.attention import Projections
 from constructions.codes import Code
 from constructions.codes import code as make_code
 from constructions.errors import InputError
+from constructions.rationals import describe
 from constructions.recording import noted, section
 from constructions.surrogates import surrogate
 
@@ -245,10 +246,21 @@ class TrainableTransformer:
         Raises
         ------
         InputError
-            X or C do not fit the model, or a parameter is missing or has another shape.
+            X or C do not fit the model, a parameter is missing or has another shape, or not all are
+            tensors of one float type on one device. NaN and infinity pass, so that a model that
+            diverged shows it.
         """
-        self.check(parameters)
-        _, centers = self.layer(parameters, *self.tokens(X, C), generator)
+        self.check(parameters, X=X, C=C)
+        points, centers = self.tokens(X, C)
+        batches = (X.shape[:-2], C.shape[:-2], parameters[self.names[0]].shape[:-2])
+        try:
+            torch.broadcast_shapes(*batches)
+        except RuntimeError:
+            shapes = ", ".join(str(tuple(batch)) for batch in batches)
+            raise InputError(
+                f"batch shapes of X, C and the parameters do not broadcast: {shapes}"
+            ) from None
+        _, centers = self.layer(parameters, points, centers, generator)
         return centers[..., : self.d]
 
     def loss(
@@ -266,17 +278,22 @@ class TrainableTransformer:
         r = squared_distances(X, self(parameters, X, C))
         return surrogate(r, temperature, regularizer).sum(dim=-1)
 
-    def check(self, parameters: Mapping[str, Tensor]) -> None:
-        """Raise `InputError` unless these are parameters of this model."""
+    def check(self, parameters: Mapping[str, Tensor], **inputs: Tensor) -> None:
+        """Raise `InputError` unless these are parameters of this model, and the inputs, given by
+        name, are of their element type and on their device."""
+        if not isinstance(parameters, Mapping):
+            raise InputError(f"parameters are tensors by name, got {describe(parameters)}")
         for name in self.names:
             if name not in parameters:
                 raise InputError(f"the parameter {name} is missing")
+            checked_tensors(**{name: parameters[name]})
             shape, want = tuple(parameters[name].shape), self.shape(name)
             if shape[len(shape) - len(want) :] != want:
                 raise InputError(
                     f"the parameter {name} has shape {shape}; this model, with d_emb = "
                     f"{self.d_emb}, takes (..., {', '.join(map(str, want))})"
                 )
+        checked_tensors(**{name: parameters[name] for name in self.names}, **inputs)
 
 
 def project(parameters: Mapping[str, Tensor], name: str, tokens: Tensor) -> Tensor:

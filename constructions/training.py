@@ -204,9 +204,7 @@ class Trainer:
         if self.settings[0].dropout:
             moved = self._dropped(parameters, X, C).mT - points.median
         else:
-            moved = self.fast.step(
-                parameters, points, C.mT - points.median, self.fast.attend(parameters, points)
-            )
+            moved = self.fast.step(self.fast.prepare(parameters, points), C.mT - points.median)
         regularizers = [s.regularizer for s in self.settings]
         temperatures = self.temperatures
         if self.settings[0].relative_temperature:
@@ -280,7 +278,7 @@ class Trainer:
             for points, C in self._held_out:
                 points = Points(*(a.expand(S, -1, -1, -1) for a in points))
                 C = C.expand(S, -1, -1, -1)
-                new = self.fast.step(parameters, points, C, self.fast.attend(parameters, points))
+                new = self.fast.step(self.fast.prepare(parameters, points), C)
                 total += inertia(points.X, new).double().sum(dim=1)
         return total / self._yardstick
 

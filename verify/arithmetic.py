@@ -101,20 +101,17 @@ class Arithmetic:
         if self.exact:
             return rational_array(array, Fraction if self.element == "Fraction" else None)
         source = np.asarray(array)
-        wide = np.vectorize(float, otypes=[np.float64])(source) if source.size else source
-        wide = wide.astype(np.float64).reshape(source.shape)
+        if source.dtype == object:
+            flat = np.array([float(v) for v in source.ravel()], dtype=np.float64)
+            wide = flat.reshape(source.shape)
+        else:
+            wide = source.astype(np.float64)
         if self.library == "torch":
             torch = import_module("torch")
             placed = torch.tensor(wide).to(getattr(torch, self.element)).to(self.device)
         else:
             placed = self.place(wide.astype(self.element))
-        held = self.get(placed).astype(np.float64)
-        # exact sources are compared as such: a rational may be no float64 number either
-        if source.dtype == object:
-            same = as_fractions(held) == as_fractions(rational_array(source))
-        else:
-            same = np.array_equal(held, source, equal_nan=True)
-        if not same:
+        if not _same(self.get(placed).astype(np.float64), source):
             raise ValueError(f"{self.name} cannot hold these numbers without rounding them")
         return placed
 
@@ -235,6 +232,14 @@ def missing(names: Sequence[str] = ()) -> list[str]:
 def settings(names: Sequence[str] = ()) -> dict[str, Any]:
     """For `run.json`: what applies to each arithmetic here, or why it did not run."""
     return {a.name: {"not run": a.why_not} if a.why_not else a.describe() for a in selected(names)}
+
+
+def _same(held: np.ndarray[Any, Any], source: np.ndarray[Any, Any]) -> bool:
+    """Whether float64 numbers are what was given: floats, integers or exact rationals."""
+    large = source.dtype.kind in "iu" and bool(np.any(abs(source.astype(np.float64)) >= 2.0**53))
+    if large or source.dtype == object:  # compared as such: float64 may not hold them either
+        return bool(np.all(np.isfinite(held))) and as_fractions(held) == as_fractions(source)
+    return np.array_equal(held, source, equal_nan=source.dtype.kind == "f")
 
 
 @cache

@@ -51,7 +51,7 @@ def progress(items: Iterable[T], total: int, label: Any, unit: str = "checks") -
 
 
 def _bar(items: Iterable[T], total: int, label: Any) -> Iterator[T]:
-    from rich.console import Console
+    from rich.console import Console, RenderableType
     from rich.progress import (
         BarColumn,
         MofNCompleteColumn,
@@ -60,6 +60,15 @@ def _bar(items: Iterable[T], total: int, label: Any) -> Iterator[T]:
         TimeElapsedColumn,
         TimeRemainingColumn,
     )
+    from rich.text import Text
+
+    class WithText(Progress):
+        """The text has a line of its own: beside the bar it would squeeze it to nothing."""
+
+        def get_renderables(self) -> Iterable[RenderableType]:
+            yield self.make_tasks_table(self.tasks)
+            for task in self.tasks:
+                yield Text(task.description, no_wrap=True, overflow="ellipsis")
 
     columns = (
         BarColumn(),
@@ -67,10 +76,9 @@ def _bar(items: Iterable[T], total: int, label: Any) -> Iterator[T]:
         TimeElapsedColumn(),
         TextColumn("left"),
         TimeRemainingColumn(),
-        TextColumn("{task.description}"),
     )
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+    with WithText(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task("starting", total=total)
         for item in items:
-            bar.update(task, advance=1, description=label(item))
+            bar.update(task, advance=1, description=str(label(item)))
             yield item

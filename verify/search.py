@@ -12,18 +12,7 @@ import hypothesis
 from hypothesis import HealthCheck, Phase
 from hypothesis.strategies import SearchStrategy
 
-from verify.claim import (
-    Answer,
-    Case,
-    Claim,
-    Evidence,
-    Kind,
-    Measured,
-    Method,
-    Run,
-    Table,
-    compare,
-)
+from verify.claim import Answer, Case, Claim, Evidence, Kind, Measured, Method, Run, Table, compare
 from verify.draws import by_seed_alone
 
 Measure = Callable[[Case], Measured]
@@ -305,6 +294,9 @@ class Study:
         return e
 
 
+_RESULTS = {"proved": "proved", "unknown": "not decided", "refuted": "refuted"}
+
+
 @dataclass(frozen=True)
 class Step:
     """One statement put to a prover: proved, refuted (with a case) or unknown."""
@@ -314,8 +306,13 @@ class Step:
     case: Case | None = None
 
     def __post_init__(self) -> None:
-        if self.result not in ("proved", "refuted", "unknown"):
+        if self.result not in _RESULTS:
             raise ValueError(f"a step is proved, refuted or unknown, not {self.result!r}")
+
+
+def proved(scope: str, condition: bool) -> Step:
+    """A symbolic step; one that does not come out is not a refutation."""
+    return Step(scope, "proved" if condition else "unknown")
 
 
 @dataclass(frozen=True)
@@ -337,29 +334,22 @@ class Proof:
 
     def run(self, claim: Claim, run: Run) -> Evidence:
         steps = list(self.prove(run))
-        results = [s.result for s in steps]
+        of = {result: [s for s in steps if s.result == result] for result in _RESULTS}
+        complete = bool(steps) and len(of["proved"]) == len(steps)
         e = Evidence(self.name, self.method, scope=self.scope, variant=self.variant)
         e.assuming = claim.needed if self.assuming is None else self.assuming
         e.cases = len(steps)
-        e.undecided = results.count("unknown")
-        e.violated = results.count("refuted")
-        e.decides_all = self.decides_all and bool(steps) and set(results) == {"proved"}
-        e.sharper = self.sharper if set(results) == {"proved"} else ""
+        e.undecided, e.violated = len(of["unknown"]), len(of["refuted"])
+        e.decides_all = self.decides_all and complete
+        e.sharper = self.sharper if complete else ""
         e.arithmetic = "sympy" if self.method is Method.SYMBOLIC else "z3"
-        proved = [s.scope for s in steps if s.result == "proved"]
-        unknown = [s.scope for s in steps if s.result == "unknown"]
-        refuted = [s for s in steps if s.result == "refuted"]
         e.note = "; ".join(
-            f"{what}: {_listed(scopes)}"
-            for what, scopes in (
-                ("proved", proved),
-                ("not decided", unknown),
-                ("refuted", [s.scope for s in refuted]),
-            )
-            if scopes
+            f"{word}: {_listed([s.scope for s in of[result]])}"
+            for result, word in _RESULTS.items()
+            if of[result]
         )
-        e.counterexample = next((s.case for s in refuted if s.case), None)
-        if not proved and not refuted:
+        e.counterexample = next((s.case for s in of["refuted"] if s.case), None)
+        if not of["proved"] and not of["refuted"]:
             e.problem = "nothing was decided"
         return e
 

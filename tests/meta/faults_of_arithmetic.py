@@ -6,6 +6,7 @@ been made in public.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable
 from typing import Any
@@ -96,6 +97,17 @@ def _gradient_of_fixed_weights(original: Any) -> Any:
     return value_and_gradient
 
 
+def _other_bits_each_time(original: Any) -> Any:
+    """What a sum by atomic additions does: another order, another last bit."""
+    calls = itertools.count()
+
+    def weights(distances: Any, sharpness: float, system: Any) -> Any:
+        found = original(distances, sharpness, system)
+        return found if next(calls) % 2 else found * (1 + system.eps)
+
+    return weights
+
+
 MUTANTS: tuple[tuple[str, str, Callable[[Any], Any], tuple[str, ...]], ...] = (
     (
         "torch's squared distances are expanded",
@@ -144,5 +156,11 @@ MUTANTS: tuple[tuple[str, str, Callable[[Any], Any], tuple[str, ...]], ...] = (
         "constructions._surrogate_autograd._value_and_gradient",
         _gradient_of_fixed_weights,
         (BITS, BOUNDS),
+    ),
+    (
+        "softmax weights in another order each time",
+        "constructions.attention.softmax_weights",
+        _other_bits_each_time,
+        ("determinism/repeats",),
     ),
 )

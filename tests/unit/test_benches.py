@@ -29,8 +29,8 @@ def test_both_training_loops_arrive_at_the_same_parameters(
 ) -> None:
     assert train.difference(n=64, batch=4) < 1e-6
     monkeypatch.setattr(train, "REGULARIZERS", ("l2",))
-    table = train.measure(shapes=((2, 3),), n=32, batch=2, rounds=1)
-    assert [len(row) for row in table.rows] == [len(table.columns)]
+    tables = train.measure(shapes=((2, 3),), n=32, batch=2, rounds=1)
+    assert [[len(row) for row in t.rows] for t in tables] == [[len(t.columns)] for t in tables]
 
 
 def test_sampling_has_a_row_a_shape() -> None:

@@ -318,7 +318,7 @@ def test_every_verdict_is_reachable_and_explained():
 
 def test_evidence_survives_json():
     case = Case(X=[[F(1, 3)]], tau=math.inf)
-    plot = Plot("k", lines=("bound",), points=("measured",), log_x=True)
+    plot = Plot("k", lines=("bound",), points=("measured",), cells=("bound",), log_x=True)
     evidence = Evidence(
         "check",
         Method.SMT,

@@ -56,12 +56,13 @@ def assert_near(a: Any, b: Any, tolerance: float = 1e-12) -> None:
     options=st.fixed_dictionaries(
         {"attention": st.sampled_from(list(ATTENTIONS)), "qkv_multiplier": st.integers(1, 3)}
     ),
+    few=st.sampled_from([0, blocked.FEW]),
     block=st.sampled_from([1 << 18, 64, 7]),
     seed=st.integers(0, 99),
 )
 def test_fast_and_plain_agree_in_values_and_gradients(
     S: int, B: int, d: int, k: int, more: int, code: str, bias: bool, gamma: float, options: Any,
-    block: int, seed: int,
+    few: int, block: int, seed: int,
 ) -> None:  # fmt: skip
     model = TrainableTransformer(d, k, code, gamma, bias, **options)
     parameters = model.initial(generator(seed), (S,))
@@ -72,11 +73,25 @@ def test_fast_and_plain_agree_in_values_and_gradients(
     expected = plain(model, parameters, X, C)
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(blocked.BLOCK, "cpu", block)
+        patch.setattr(blocked, "FEW", few)
         found = FastTransformer(model)(parameters, X, C)
         found_gradients = gradients(found, weights, wanted)
     assert_near(found.detach(), expected.detach())
     for a, b in zip(found_gradients, gradients(expected, weights, wanted), strict=True):
         assert_near(a, b)
+
+
+def test_the_form_for_gpus_is_the_same_attention() -> None:
+    arrays = [
+        rand(i, 2, rows, n) for i, (rows, n) in enumerate(((5, 9), (5, 40), (1, 40), (3, 40)))
+    ]
+    arrays[2] = arrays[2][:, 0]
+    wanted = [a.requires_grad_() for a in arrays]
+    weights = rand(9, 2, 3, 9)
+    a, b = blocked.fused(*arrays), attention(*arrays)
+    assert_near(a.detach(), b.detach())
+    for x, y in zip(gradients(a, weights, wanted), gradients(b, weights, wanted), strict=True):
+        assert_near(x, y)
 
 
 def test_a_wide_code_keeps_its_weights_and_agrees() -> None:
@@ -151,11 +166,12 @@ def test_no_digits_are_lost_far_from_the_origin(name: str, move: Any) -> None:
 @given(
     d=st.integers(1, 6),
     n=st.integers(1, 60),
+    few=st.sampled_from([0, blocked.FEW]),
     spread=st.sampled_from([0.1, 1.0, 10.0]),
     seed=st.integers(0, 99),
 )
 def test_attention_in_float32_is_within_its_error_bound(
-    d: int, n: int, spread: float, seed: int
+    d: int, n: int, few: int, spread: float, seed: int
 ) -> None:
     """Scores are sums of d + 1 products of rounded factors, so each is off by at most
     delta = (d + 4) eps (|k|'|q| + |b|); weights are off by the factor exp(2 delta), plus 4 eps for
@@ -165,7 +181,9 @@ def test_attention_in_float32_is_within_its_error_bound(
     Q, K, V = (spread * rand(seed + i, 1, d, n) - spread / 2 for i in range(3))
     b = rand(seed + 3, 1, n)
     Q, K, V, b = (a.float().to(DOUBLE) for a in (Q, K, V, b))
-    single = attention(*(a.float() for a in (Q, K, b, V))).to(DOUBLE)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(blocked, "FEW", few)
+        single = attention(*(a.float() for a in (Q, K, b, V))).to(DOUBLE)
     scores = K.mT @ Q + b[..., None]
     exact = V @ torch.softmax(scores, dim=-2)
     assert_near(attention(Q, K, b, V), exact)

@@ -91,6 +91,7 @@ def test_a_heat_map_of_numbers_and_of_missing_values():
     table["plot"] |= {"cells": table["columns"][1:]}
     drawing = figures.svg_file(table).decode()
     assert [drawing.count(f">{tick}<") for tick in ("−1", "−0.5", "0", "0.5", "1")] == [2] * 5
+    assert ">−0.9<" not in drawing
 
 
 def _shades(count: int) -> list[tuple[int, ...]]:

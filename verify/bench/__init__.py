@@ -3,3 +3,6 @@
 
 NAMES = ("rationals", "surrogate", "lloyd", "sampling", "multistep", "attention", "train")
 """Modules of this package, quick ones first."""
+
+ON_GPU = ("attention", "multistep", "train")
+"""Those that `--device cuda` can measure."""

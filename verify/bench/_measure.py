@@ -12,21 +12,23 @@ from typing import Any
 import torch
 from torch.profiler import ProfilerActivity, profile
 
+CLOCKS = {"cpu": "process CPU time, one thread", "cuda": "time of the GPU"}
 _TURN = 0.03
 """Least seconds of a turn."""
 
 
 def in_turn(work: Mapping[str, Callable[[], Any]], rounds: int) -> dict[str, float]:
-    """Median CPU milliseconds of each, measured in turn so that all see the same machine."""
+    """Median milliseconds of each, measured in turn so that all see the same machine."""
     return {name: statistics.median(found) for name, found in by_round(work, rounds).items()}
 
 
 def by_round(work: Mapping[str, Callable[[], Any]], rounds: int) -> dict[str, list[float]]:
-    """CPU milliseconds of each in every round.
+    """Milliseconds of each in every round.
 
     CPU time of the process, all threads, and not wall time: other processes on the machine then
-    cost little. Short work is repeated within its turn, so that a turn is long against what the
-    contestant before it left in the caches. A first turn of each is not counted.
+    cost little. On a GPU, time between two events of its stream. Short work is repeated within its
+    turn, so that a turn is long against what the contestant before it left in the caches. A first
+    turn of each is not counted.
     """
     repeats = {}
     for name, run in work.items():
@@ -40,11 +42,19 @@ def by_round(work: Mapping[str, Callable[[], Any]], rounds: int) -> dict[str, li
 
 
 def _seconds(run: Callable[[], Any], repeats: int = 1) -> float:
-    """CPU seconds of one run, the mean of several."""
-    start = time.process_time()
+    """Seconds of one run, the mean of several: of the processor, or of a GPU that is in use."""
+    if torch.cuda.is_initialized():
+        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        start.record()
+        for _ in range(repeats):
+            run()
+        end.record()
+        torch.cuda.synchronize()
+        return float(start.elapsed_time(end)) / 1e3 / repeats
+    begin = time.process_time()
     for _ in range(repeats):
         run()
-    return (time.process_time() - start) / repeats
+    return (time.process_time() - begin) / repeats
 
 
 def compared(slow: Sequence[float], fast: Sequence[float]) -> list[float]:
@@ -57,6 +67,11 @@ def compared(slow: Sequence[float], fast: Sequence[float]) -> list[float]:
 def peak_bytes(run: Callable[[], Any]) -> int:
     """Largest number of bytes in tensors that `run` holds at a time, beyond what was there."""
     run()
+    if torch.cuda.is_initialized():
+        before = torch.cuda.memory_allocated()
+        torch.cuda.reset_peak_memory_stats()
+        run()
+        return int(torch.cuda.max_memory_allocated() - before)
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as found:
         run()
     live = peak = 0

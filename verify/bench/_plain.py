@@ -50,7 +50,7 @@ class PlainTransformer(torch.nn.Module):
 
     def forward(self, X: Tensor, C: Tensor) -> Tensor:
         B, n, _ = X.shape
-        points = torch.cat([X, torch.zeros(B, n, self.table.shape[1])], dim=-1)
+        points = torch.cat([X, X.new_zeros(B, n, self.table.shape[1])], dim=-1)
         centers = torch.cat([C, self.table.expand(B, -1, -1)], dim=-1)
         points = (
             points
@@ -98,7 +98,7 @@ def loss_of(X: Tensor, C: Tensor, tau: float, regularizer: str) -> Tensor:
     else:
         z = -r / tau
         ordered, _ = torch.sort(z, dim=-1, descending=True)
-        ranks = torch.arange(1, z.shape[-1] + 1)
+        ranks = torch.arange(1, z.shape[-1] + 1, device=z.device)
         sums = ordered.cumsum(dim=-1) - 1
         size = (ranks * ordered > sums).sum(dim=-1, keepdim=True)
         weights = torch.clamp(z - sums.gather(-1, size - 1) / size, min=0)
@@ -121,15 +121,25 @@ class PlainTraining:
     """The training loop: `step` is one step."""
 
     def __init__(
-        self, d: int, k: int, code: str, regularizer: str, n: int, batch: int, dropout: float
+        self,
+        d: int,
+        k: int,
+        code: str,
+        regularizer: str,
+        n: int,
+        batch: int,
+        dropout: float,
+        device: str = "cpu",
     ) -> None:
-        self.model = PlainTransformer(d, k, code, dropout)
+        self.model = PlainTransformer(d, k, code, dropout).to(device)
+        self.device = device
         self.adam = torch.optim.Adam(self.model.parameters(), lr=0.01)
         self.shape = (batch, n, d, k)
         self.regularizer = regularizer
 
     def step(self) -> None:
-        self.learn(*sample_batch(*self.shape))
+        X, C = sample_batch(*self.shape)
+        self.learn(X.to(self.device), C.to(self.device))
 
     def learn(self, X: Tensor, C: Tensor) -> None:
         loss = loss_of(X, self.model(X, C), 0.1, self.regularizer)

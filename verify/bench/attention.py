@@ -6,6 +6,7 @@ comparison here, so that it is seen how much of it is the implementation's.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -13,7 +14,7 @@ import torch
 
 from constructions.fast import FastTransformer
 from constructions.trainable import TrainableTransformer
-from verify.bench._measure import in_turn, peak_bytes
+from verify.bench._measure import CLOCKS, by_round, compared, peak_bytes
 from verify.bench._plain import PlainTransformer, parameters_of
 from verify.claim import Table
 
@@ -28,40 +29,41 @@ PAPER = {  # k: forward, backward, memory of one-hot over binary, the paper's Ta
     1000: (193.07 / 15.90, 308.28 / 32.33, 3930.34 / 1207.75),
 }
 QUANTITIES = ("forward", "backward", "memory")
+CODES_TABLE = "bench-attention-codes"
+Rounds = dict[str, list[float]]  # by quantity: milliseconds or megabytes
 
 
 def measure(
-    clusters: tuple[int, ...] = CLUSTERS, batches: tuple[int, ...] = (1, 8), rounds: int = 3
+    clusters: tuple[int, ...] = CLUSTERS,
+    batches: tuple[int, ...] = (1, 8),
+    rounds: int = 3,
+    device: str = "cpu",
 ) -> list[Table]:
     """Two tables: plain against fast for every code, and one-hot against the narrower codes."""
     torch.set_num_threads(1)
     found = {
-        (B, k, code): _shape(B, k, code, rounds)
+        (B, k, code): _shape(B, k, code, rounds, device)
         for B in batches
         for k in clusters
         for code in CODES
     }
     rows, ratios = [], []
     for (B, k, code), (plain, fast, error) in found.items():
-        pairs = [x for q in QUANTITIES for x in (plain[q], fast[q], plain[q] / fast[q])]
-        rows.append([B, k, code, *pairs, error])
-    for B in batches:
-        for k in clusters:
-            for other in CODES[1:]:
-                row: list[Any] = [B, k, other]
-                for i, q in enumerate(QUANTITIES):
-                    (plain, fast, _), (narrow, narrow_fast, _) = (
-                        found[B, k, "one_hot"],
-                        found[B, k, other],
-                    )
-                    row += [plain[q] / narrow[q], fast[q] / narrow_fast[q]]
-                    row.append(PAPER[k][i] if other == "binary" and k in PAPER else None)
-                ratios.append(row)
+        pairs = [compared(plain[q], fast[q])[:3] for q in QUANTITIES]
+        rows.append([B, k, code, *(x for pair in pairs for x in pair), error])
+    for B, k, other, (i, q) in itertools.product(
+        batches, clusters, CODES[1:], enumerate(QUANTITIES)
+    ):
+        row: list[Any] = [B, k, other, q]
+        for wide, narrow in zip(found[B, k, "one_hot"][:2], found[B, k, other][:2], strict=True):
+            row += compared(wide[q], narrow[q])[2:]
+        row.append(PAPER[k][i] if other == "binary" and k in PAPER else None)
+        ratios.append(row)
     return [
         Table(
             "bench-attention",
-            f"One layer, d = {D}, n = {N}: plain (dropout off) against fast, process CPU time, "
-            "one thread; memory is the largest sum of live tensors in forward and backward",
+            f"One layer, d = {D}, n = {N}: plain (dropout off) against fast, {CLOCKS[device]}; "
+            "memory is the largest sum of live tensors in forward and backward",
             (
                 "batch", "k", "code",
                 "plain forward, ms", "fast forward, ms", "forward ratio",
@@ -72,26 +74,24 @@ def measure(
             rows,
         ),
         Table(
-            "bench-attention-codes",
-            f"One-hot over a narrower code, d = {D}, n = {N}, beside the paper's Table 1",
+            CODES_TABLE,
+            f"One-hot over a narrower code, d = {D}, n = {N}, in the plain and in the fast "
+            "implementation, beside the paper's Table 1; least and largest ratio of a round",
             (
-                "batch", "k", "narrower code",
-                "forward, plain", "forward, fast", "forward, paper",
-                "backward, plain", "backward, fast", "backward, paper",
-                "memory, plain", "memory, fast", "memory, paper",
+                "batch", "k", "narrower code", "quantity",
+                "plain", "plain, least", "plain, largest",
+                "fast", "fast, least", "fast, largest", "paper",
             ),
             ratios,
         ),
     ]  # fmt: skip
 
 
-def _shape(
-    batch: int, k: int, code: str, rounds: int
-) -> tuple[dict[str, float], dict[str, float], float]:
+def _shape(batch: int, k: int, code: str, rounds: int, device: str) -> tuple[Rounds, Rounds, float]:
     torch.manual_seed(0)
-    X = torch.rand(batch, N, D)
+    X = torch.rand(batch, N, D).to(device)
     C = X[:, :k].clone()
-    plain = PlainTransformer(D, k, code, dropout=0.0)
+    plain = PlainTransformer(D, k, code, dropout=0.0).to(device)
     weights = {n: p.requires_grad_() for n, p in parameters_of(plain).items()}
     model = FastTransformer(TrainableTransformer(D, k, code))
 
@@ -106,15 +106,15 @@ def _shape(
 
     plain_both = backward(plain_forward, list(plain.parameters()))
     fast_both = backward(fast_forward, list(weights.values()))
-    times = in_turn(
+    times = by_round(
         {"plain": plain_forward, "fast": fast_forward, "plain+": plain_both, "fast+": fast_both},
         rounds,
     )
     results = [
         {
             "forward": times[name],
-            "backward": times[f"{name}+"] - times[name],
-            "memory": peak_bytes(both) / 1e6,
+            "backward": [b - a for a, b in zip(times[name], times[f"{name}+"], strict=True)],
+            "memory": [peak_bytes(both) / 1e6] * rounds,
         }
         for name, both in (("plain", plain_both), ("fast", fast_both))
     ]

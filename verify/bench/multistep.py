@@ -8,7 +8,7 @@ import torch
 
 from constructions.fast import FastTransformer
 from constructions.trainable import TrainableTransformer
-from verify.bench._measure import in_turn
+from verify.bench._measure import CLOCKS, in_turn
 from verify.bench._plain import PlainTransformer, parameters_of
 from verify.claim import Table
 
@@ -17,25 +17,28 @@ STEPS, K = 20, 6
 
 
 def measure(
-    shapes: tuple[tuple[int, int, int], ...] = SHAPES, steps: int = STEPS, rounds: int = 3
+    shapes: tuple[tuple[int, int, int], ...] = SHAPES,
+    steps: int = STEPS,
+    rounds: int = 3,
+    device: str = "cpu",
 ) -> Table:
     """The plain model computes all n x n attention weights at each step; they are always the same
     ones, so the fast model computes them once."""
     torch.set_num_threads(1)
-    rows = [_row(B, n, d, steps, rounds) for B, n, d in shapes]
+    rows = [_row(B, n, d, steps, rounds, device) for B, n, d in shapes]
     return Table(
         "bench-multistep",
-        f"{steps} re-embedded steps, k = {K}, binary code, process CPU time, one thread",
+        f"{steps} re-embedded steps, k = {K}, binary code, {CLOCKS[device]}",
         ("tasks", "n", "d", "plain, ms", "fast, ms", "ratio", "relative difference"),
         rows,
     )
 
 
-def _row(batch: int, n: int, d: int, steps: int, rounds: int) -> list[Any]:
+def _row(batch: int, n: int, d: int, steps: int, rounds: int, device: str) -> list[Any]:
     torch.manual_seed(0)
-    X = torch.rand(batch, n, d)
+    X = torch.rand(batch, n, d).to(device)
     C = X[:, :K].clone()
-    plain = PlainTransformer(d, K, "binary", dropout=0.0)
+    plain = PlainTransformer(d, K, "binary", dropout=0.0).to(device)
     weights = parameters_of(plain)
     fast = FastTransformer(TrainableTransformer(d, K, "binary"))
 

@@ -29,3 +29,13 @@ def reference_ledger() -> dict[str, Any] | None:
 
 def short(value: Any) -> str:
     return "-" if value is None else show(value)
+
+
+def require_device(device: str) -> None:
+    """Raise `CommandError` unless torch can compute there."""
+    import torch
+
+    if device not in ("cpu", "cuda"):
+        raise CommandError(f"--device {device} is not known; allowed: cpu, cuda")
+    if device == "cuda" and not torch.cuda.is_available():
+        raise CommandError("--device cuda: torch finds no CUDA device here", Exit.INFRASTRUCTURE)

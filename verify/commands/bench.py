@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-import platform
+import json
 from collections.abc import Iterator
 from importlib import import_module
-from typing import Any
+from pathlib import Path
 
 import click
 
-from verify.bench import NAMES
-from verify.claim import Table, to_json
+from verify.bench import NAMES, ON_GPU
+from verify.bench.recorded import to_record
+from verify.claim import Table
+from verify.commands._shared import require_device
 from verify.console import CommandError, Exit, print_json, progress
+from verify.files import write_atomically
 
 
 @click.command("bench")
@@ -20,7 +23,13 @@ from verify.console import CommandError, Exit, print_json, progress
               help="Times each contestant runs; medians are printed.")  # fmt: skip
 @click.option("--list", "as_list", is_flag=True, help="Name the benches and stop.")
 @click.option("--json", "as_json", is_flag=True, help="Machine-readable.")
-def bench_command(names: tuple[str, ...], rounds: int, as_list: bool, as_json: bool) -> int:
+@click.option("--out", type=click.Path(path_type=Path),
+              help="Write the tables, with machine and day, to this file, too.")  # fmt: skip
+@click.option("--device", default="cpu", show_default=True,
+              help=f"cpu, or cuda for {', '.join(ON_GPU)}.")  # fmt: skip
+def bench_command(
+    names: tuple[str, ...], rounds: int, as_list: bool, as_json: bool, out: Path | None, device: str
+) -> int:
     """How fast it is: ratios of process CPU times, contestants in turn, measured in one run.
 
     \b
@@ -28,6 +37,7 @@ def bench_command(names: tuple[str, ...], rounds: int, as_list: bool, as_json: b
       leanlloyd bench rationals surrogate
       leanlloyd bench --list
       leanlloyd bench lloyd --rounds 9 --json
+      leanlloyd bench attention --out reports/data/table-1.json
     """
     if as_list:
         for name in NAMES:
@@ -36,14 +46,29 @@ def bench_command(names: tuple[str, ...], rounds: int, as_list: bool, as_json: b
     unknown = sorted(set(names) - set(NAMES))
     if unknown:
         raise CommandError(f"unknown bench {unknown[0]!r}; allowed: {', '.join(NAMES)}")
-    wanted = list(dict.fromkeys(names)) or list(NAMES)
+    require_device(device)
+    allowed = ON_GPU if device == "cuda" else NAMES
+    wanted = list(dict.fromkeys(names)) or list(allowed)
+    elsewhere = sorted(set(wanted) - set(allowed))
+    if elsewhere:
+        raise CommandError(f"bench {elsewhere[0]} has no --device cuda; {', '.join(ON_GPU)} have")
     missing: list[str] = []
-    found = progress(_measured(wanted, rounds, missing), len(wanted), lambda i: i[0], "benches")
+    found = progress(
+        _measured(wanted, rounds, device, missing), len(wanted), lambda i: i[0], "benches"
+    )
     tables = [table for _, of_bench in found for table in of_bench]
+    record = to_record(tables, rounds, device)
+    if out is not None:
+        try:
+            write_atomically(out, json.dumps(record, indent=1, allow_nan=False) + "\n")
+        except OSError as error:
+            raise CommandError(
+                f"cannot write {out}: {error.strerror}", Exit.INFRASTRUCTURE
+            ) from None
     if as_json:
-        print_json({"machine": _machine(), "rounds": rounds, "tables": [_plain(t) for t in tables]})
+        print_json(record)
     else:
-        click.echo(f"{_machine()}; medians of {rounds} rounds")
+        click.echo(f"{'; '.join(record['machine'].values())}; medians of {rounds} rounds")
         for table in tables:
             _print(table)
     if missing:
@@ -55,31 +80,19 @@ COMMANDS = (bench_command,)
 
 
 def _measured(
-    names: list[str], rounds: int, missing: list[str]
+    names: list[str], rounds: int, device: str, missing: list[str]
 ) -> Iterator[tuple[str, list[Table]]]:
     """The tables of each bench; what could not be run is said in `missing`."""
+    options = {} if device == "cpu" else {"device": device}
     for name in names:
         try:
-            found = import_module(f"verify.bench.{name}").measure(rounds=rounds)
+            found = import_module(f"verify.bench.{name}").measure(rounds=rounds, **options)
         except ModuleNotFoundError as error:
             missing.append(
                 f"bench {name} not run: {error.name} is not installed; pip install {error.name}"
             )
             found = []
         yield name, [found] if isinstance(found, Table) else found
-
-
-def _machine() -> str:
-    return f"{platform.machine()} {platform.system()}, Python {platform.python_version()}"
-
-
-def _plain(table: Table) -> dict[str, Any]:
-    return {
-        "name": table.name,
-        "title": table.title,
-        "columns": list(table.columns),
-        "rows": to_json(table.rows),
-    }
 
 
 def _print(table: Table) -> None:

@@ -167,7 +167,8 @@ COMMANDS = (bound_command,)
 _OF_MODEL: set[str | None] = {"model", "data", "array", "which", "seed", "as_json"}
 """The options that go with --model; the rest of the setting stands beside the model."""
 
-_OF_NAME = {parameter.name for parameter in bound_command.params} - (_OF_MODEL - {"as_json"})
+_OF_NAME: set[str | None] = {"as_json"}
+_OF_NAME |= {parameter.name for parameter in bound_command.params} - _OF_MODEL
 
 
 def _require_alone(context: click.Context, allowed: set[str | None]) -> None:

@@ -55,8 +55,9 @@ def command(
       leanlloyd sweep mine.toml -j 2 --out runs/mine
       leanlloyd sweep paper --scheduler tcp://127.0.0.1:8786
 
-    It can be killed at any moment; the same command continues it. The folder receives
-    curves.parquet, one row a validation and model.
+    It can be killed at any moment; the same command continues it. A cell that fails does not stop
+    the others: it is listed at the end, and the exit code is 1. The folder receives curves.parquet,
+    one row a validation and model; docs/training.md describes it.
     """
     cells = read_cells(plan)
     folder = out or Path("runs") / Path(plan).stem

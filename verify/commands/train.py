@@ -16,6 +16,7 @@ from constructions.codes import NAMED
 from constructions.tasks import FAMILIES, SCALINGS
 from constructions.trainable import ATTENTIONS
 from constructions.training import Look, Settings
+from verify.commands._shared import require_device
 from verify.console import CommandError, Exit, progress
 from verify.experiments.cells import Cell
 from verify.experiments.runs import TrainingRun, quartiles
@@ -121,7 +122,7 @@ def train(
         )
         folder = out or Path("runs") / cell.configuration
         cell = _of_folder(context, cell, folder, resume)
-        _require_device(cell.device)
+        require_device(cell.device)
         quick_memory()
         torch.set_num_threads(1)
         run = TrainingRun(cell, folder)
@@ -194,13 +195,6 @@ def _number_or_name(text: str) -> str | float:
         return float(text)
     except ValueError:
         return text
-
-
-def _require_device(device: str) -> None:
-    if device not in ("cpu", "cuda"):
-        raise CommandError(f"--device {device} is not known; allowed: cpu, cuda")
-    if device == "cuda" and not torch.cuda.is_available():
-        raise CommandError("--device cuda: torch finds no CUDA device here", Exit.INFRASTRUCTURE)
 
 
 COMMANDS = (train,)

@@ -30,7 +30,7 @@ def on_cluster(
     """
     distributed = _distributed()
     try:
-        client = distributed.Client(scheduler, timeout=CONNECT, set_as_default=False)
+        client = distributed.Client(scheduler, timeout=CONNECT)
     except (OSError, ValueError, TypeError) as error:
         raise SweepError(f"no Dask scheduler at {scheduler}: {error}") from None
     others = Others(folder, say)
@@ -48,8 +48,10 @@ def on_cluster(
                 outcome = _outcome(job, future)
                 if not others.has(job, outcome):
                     yield outcome
-    except (OSError, CancelledError) as error:
-        raise SweepError(f"the scheduler at {scheduler} was lost: {in_words(error)}") from None
+    except (OSError, CancelledError):
+        raise SweepError(
+            f"the connection to the scheduler at {scheduler} was lost; the same command continues"
+        ) from None
     finally:
         with contextlib.suppress(Exception):  # the scheduler may be gone
             client.cancel(list(work))

@@ -5,7 +5,7 @@ normalized by filter (Li, Xu, Taylor, Studer, Goldstein, "Visualizing the loss l
 nets", 2018): a filter is a row of a matrix together with its bias, which is what makes one entry
 of a query, key or value; that of a direction is a Gaussian vector scaled to the length of the
 model's. So a coefficient of 1 changes every filter by as much as it has, whatever the widths and
-scales of the layers are. Biases move, unlike in that work: most of ours are no smaller than weights.
+scales of the layers are. Biases move, unlike in that work, where they are left out.
 
 The loss is that of the training, in float64, on one batch of held-out tasks, the first one of
 `verify.experiments.evaluate`: the same function at all points, and the same tasks for all cells of
@@ -85,7 +85,7 @@ def slices(model: Mapping[str, Tensor], seed: int, loss: Loss) -> dict[str, Arra
 
 
 def _directions(model: Mapping[str, Tensor], count: int, *key: int) -> list[dict[str, Tensor]]:
-    generator = stream("cpu", DIRECTIONS, *key)
+    generator = stream("cpu", *key, DIRECTIONS)  # zeros at the end of a key would not count
     return [direction(model, generator) for _ in range(count)]
 
 
@@ -209,7 +209,7 @@ class Valleys:
         """Minima away from the border besides the one that descent from the middle ends in. On the
         border the loss may fall further outside, so that there may be no minimum at all."""
         middle = self.end[tuple(n // 2 for n in self.end.shape)]
-        return sum(i != middle and not self._on_border(i) for i in range(self.count))
+        return sum(1 for i in range(self.count) if i != middle and not self._on_border(i))
 
     @property
     def share(self) -> float:

@@ -12,6 +12,7 @@ import signal
 import threading
 from collections import Counter, deque
 from collections.abc import Callable, Generator, Sequence
+from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any
@@ -92,7 +93,9 @@ class _Worker:
         self.pipe, other = _SPAWN.Pipe()
         self._process = _SPAWN.Process(target=_serve, args=(other,), daemon=True)
         # Ctrl-C reaches the whole group of processes; the first one decides what happens.
-        # A blocked signal stays blocked in a new process, from its first instruction on
+        # A blocked signal stays blocked in a new process, from its first instruction on.
+        # (Python's resource tracker unblocks it when it starts, so that has to be before.)
+        resource_tracker.ensure_running()
         before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         try:
             self._process.start()
@@ -161,7 +164,7 @@ class Others:
         self._jobs.append(job)
         if job not in self._named:
             self._named.add(job)
-            self._say(f"waiting for {outcome.name}: {outcome.held_by} works on it")
+            self._say(f"{outcome.name}: left to {outcome.held_by}, which works on it")
         return True
 
     def released(self) -> list[Job]:

@@ -37,7 +37,7 @@ def draw(table: Mapping[str, Any]) -> Figure:
     """The figure of a table whose plot has `cells`: its first row on top."""
     plot = table["plot"]
     columns = list(table["columns"])
-    names = [number(row[columns.index(plot["x"])]) for row in table["rows"]]
+    names = [str(row[columns.index(plot["x"])]) for row in table["rows"]]
     picked = [columns.index(name) for name in plot["cells"]]
     values = np.array([[_float(row[i]) for i in picked] for row in table["rows"]])
     rows, cols = values.shape
@@ -56,10 +56,11 @@ def draw(table: Mapping[str, Any]) -> Figure:
     axes.set(xlim=(0, cols), ylim=(rows, 0))
     _name(axes, "y", names)
     _name(axes, "x", list(plot["cells"]))
-    axes.set_xlabel(typeset(plot["x_label"]))
+    if plot["x_label"]:
+        axes.set(xlabel=typeset(plot["x_label"]), ylabel=typeset(plot["x"]))
     if cols <= _WRITTEN:
         _write(axes, values, norm)
-    bar = figure.colorbar(ScalarMappable(norm, palette), cax=place(_LEFT + width + 0.18, 0.16))
+    bar: Any = figure.colorbar(ScalarMappable(norm, palette), cax=place(_LEFT + width + 0.18, 0.16))
     bar.solids.set(rasterized=False, edgecolors="face", linewidth=0.3)
     bar.outline.set_linewidth(0.8)
     bar.ax.yaxis.set_major_formatter(FuncFormatter(lambda v, _: number(float(f"{v:.3g}"))))

@@ -21,7 +21,7 @@ from verify.claims.arithmetic._core import CORE
 from verify.claims.arithmetic._operation import Operation, errors
 from verify.claims.arithmetic._tasks import TASKS
 from verify.claims.arithmetic._trained import TRAINED
-from verify.search import Tally
+from verify.search import Study, Tally
 
 OPERATIONS = (*CORE, *TASKS, *TRAINED)
 WRONG = "✗"
@@ -184,7 +184,7 @@ class Matrix:
         return e
 
     def _count(self, run: Run) -> int:
-        return run.count(self.count, 6)
+        return run.count(self.count, 8)
 
     def _cases(self, operation: Operation, claim: Claim, run: Run) -> list[Case]:
         rng = np.random.default_rng(run.stream(claim.id, self.name, operation.name))
@@ -219,6 +219,13 @@ class Matrix:
             e.problem = f"nothing ran; {e.note or 'no operation takes these arithmetics'}"
         if arithmetics.gpu_required() and arithmetics.missing(tuple(a.name for a in chosen)):
             e.problem = "; ".join(arithmetics.missing(tuple(a.name for a in chosen)))
+
+
+@dataclass(frozen=True)
+class StudyOfArithmetics(Study):
+    """A study that computes in the arithmetics of the run."""
+
+    in_arithmetics: bool = True
 
 
 def guarded(measure: Callable[[Case], Measured]) -> Callable[[Case], Measured]:

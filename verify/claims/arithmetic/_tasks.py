@@ -150,10 +150,10 @@ def _draw(rng: Generator, families: tuple[str, ...], exact: bool) -> Case:
     )
 
 
-def _noise(case: Case, family: str) -> list[list[float]]:
-    """Uniform in (0, 1), or in (-2, 2) where the family takes normal numbers."""
-    normal = family in GAUSSIAN
-    return [[4 * z - 2 if normal else z for z in row] for row in case["noise"]]
+def _noise(case: Case, family: str) -> Any:
+    """Uniform in (0, 1), or in (-2, 2) where the family takes normal numbers: (n, d)."""
+    uniform = np.asarray(case["noise"])
+    return 4 * uniform - 2 if family in GAUSSIAN else uniform
 
 
 def _task(arithmetic: Arithmetic, case: Case) -> Outputs:
@@ -162,7 +162,7 @@ def _task(arithmetic: Arithmetic, case: Case) -> Outputs:
     (n, d), k = np.shape(case["noise"]), len(case["places"])
     found = {}
     for name in case["families"]:
-        draws = Draws(noise=arithmetic.put([_noise(case, name)]), **given)
+        draws = Draws(noise=arithmetic.put(_noise(case, name)[None]), **given)
         family = TaskDistribution(name, n, d, k, case["scale"], False, False, case["scaling"])
         X = family.assemble(draws)
         found[f"{name} points"] = X[0, ...]
@@ -184,7 +184,7 @@ def _task_truth(case: Case) -> Outputs:
     members, _ = _components(case)
     truth: dict[str, Any] = {"components": members}
     for family in case["families"]:
-        noise = _noise(case, family)
+        noise = _noise(case, family).tolist()
         points, scaled = (
             _normal_task(case, members, noise)
             if family == "normal"
@@ -248,7 +248,7 @@ def _task_bound(case: Case, truth: Outputs, unit: Unit) -> Outputs:
 
 def _family_bound(case: Case, truth: Outputs, unit: Unit, family: str) -> tuple[Any, Any]:
     X, Y = floats(truth[f"{family} points"]), floats(truth[f"{family} task"])
-    members, noise = truth["components"], floats(_noise(case, family))
+    members, noise = truth["components"], _noise(case, family)
     size = float(case["scale"]) * floats(case["widths"])[members]
     argument = np.log(X) if family == "lognormal" else X
     spread = abs(argument - floats(case["places"])[members])

@@ -13,9 +13,9 @@ from threadpoolctl import threadpool_limits
 from verify import arithmetic as arithmetics
 from verify.arithmetic import Arithmetic, UnavailableError
 from verify.claim import Answer, Case, Claim, Evidence, Kind, Measured, Method, Run, Source, Table
-from verify.claims.arithmetic._matrix import OPERATIONS, WRONG, guarded
+from verify.claims.arithmetic._matrix import OPERATIONS, WRONG, StudyOfArithmetics, guarded
 from verify.claims.arithmetic._operation import Operation
-from verify.search import Study, Tally
+from verify.search import Tally
 
 ROWS, ALL_PAIRS = 20_000, 500
 """Rows of a case: as many as it takes for threads to share the work. Where all pairs of rows are
@@ -135,7 +135,7 @@ CLAIM = Claim(
     kind=Kind.EQUALITY,
     bound=r"\#\{\text{numbers with other bits}\} = 0",
     measure=guarded(differing),
-    checks=(Study("repeats", Method.PROPERTY, examine),),
+    checks=(StudyOfArithmetics("repeats", Method.PROPERTY, examine),),
     falsify="an operation, an arithmetic and a number of threads for which a second run in the same "
     "process gives a number with other bits",
     theory="arithmetic.md#determinism",

@@ -31,7 +31,7 @@ CLAIM = Claim(
             lambda ratio: f"{ratio:.2g} of the bound" if ratio else "equal",
             "Largest error over its bound; inputs with a decision that rounding could turn in that "
             "precision, or with no finite bound, are undecidable",
-            count=12,
+            count=24,
             looseness=1e-3,
         ),
     ),

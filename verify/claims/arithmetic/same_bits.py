@@ -30,7 +30,7 @@ CLAIM = Claim(
             draw,
             lambda ratio: "bit-equal",
             "Bit for bit the rational result converted",
-            count=16,
+            count=24,
         ),
     ),
     falsify="an operation, an arithmetic and an input of small dyadic numbers, with a result that "

@@ -1,8 +1,9 @@
 """Stochastic gradient runs on the smoothed k-means loss, with all constants of the theorems known.
 
-The parameters are the centers themselves, so every constant is computed and none is guessed: for
-one point x the loss is S(r), r_j = |x - c_j|^2, with distances at most sqrt(D) on the region at
-hand. With G2 and H the largest slope and curvature of S (docs/theory/convergence.md, "Constants"):
+Here the parameters are the centers themselves; `_transformer` has those of a transformer. Every
+constant is computed and none is guessed. For one point x the loss is S(r), r_j = |x - c_j|^2, with
+distances at most sqrt(D) on the region at hand. With G2 and H the largest slope and curvature of S
+(docs/theory/convergence.md, "Constants"):
 
     alpha = 2 sqrt(D) G2          Lipschitz constant of the loss of a point
     beta  = 4 D H + 2 G2          smoothness (entropy, 1.5-entmax)
@@ -13,7 +14,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.special import lambertw
@@ -42,21 +43,41 @@ class Constants:
     gap: float
 
 
+class Surrogate(NamedTuple):
+    """Of S in r.
+
+    Attributes
+    ----------
+    slope, slope_euclidean : largest 1-norm and Euclidean norm of its gradient
+    curvature : largest eigenvalue of its second derivative (L2: how negative it can be)
+    gap : S exceeds min r by at most this
+    """
+
+    slope: float
+    slope_euclidean: float
+    curvature: float
+    gap: float
+
+
+def surrogate_constants(regularizer: Any, k: int, tau: float) -> Surrogate:
+    """Of one of the regularizers in `LABELS`."""
+    if regularizer == "l2":
+        gap = tau * (k - 1) / (4 * k)
+        return Surrogate(3 - 2 / k, math.sqrt(4 - 3 / k), 2 / tau, gap)
+    if regularizer == "ne":
+        # the Euclidean slope is at most the one in the maximum norm
+        M, W = float(entropy_slope(k)), float(lambertw((k - 1) / math.e).real)
+        return Surrogate(M, M, max(1 + W / 2, M - 1) / tau, tau * W)
+    # the gradient is 3 P - 2 sqrt(P) / s, s = sum of sqrt(P): 1-norm at most 5, and squared norm
+    # at most max((3 - 2/s)^2, 9/4) < 9. The curvature is at most k / tau
+    return Surrogate(5.0, 3.0, k / tau, tau * 4 / (3 * math.sqrt(3)))
+
+
 def constants(regularizer: Any, k: int, tau: float, D: float) -> Constants:
     """For distances of at most sqrt(D)."""
-    reach = math.sqrt(D)
-    W = float(lambertw((k - 1) / math.e).real)
-    if regularizer == "l2":
-        G2, H, gap = math.sqrt(4 - 3 / k), 2 / tau, tau * (k - 1) / (4 * k)
-    elif regularizer == "ne":
-        # the Euclidean slope is at most the one in the maximum norm
-        M = float(entropy_slope(k))
-        G2, H, gap = M, max(1 + W / 2, M - 1) / tau, tau * W
-    else:
-        # the gradient is 3 P - 2 sqrt(P) / s, s = sum of sqrt(P); its squared norm is at most
-        # max((3 - 2/s)^2, 9/4) < 9. The curvature is at most k / tau
-        G2, H, gap = 3.0, k / tau, tau * 4 / (3 * math.sqrt(3))
-    return Constants(2 * reach * G2, 4 * D * H + 2 * G2, 2 * reach, gap)
+    reach, S = math.sqrt(D), surrogate_constants(regularizer, k, tau)
+    curvature = 4 * D * S.curvature + 2 * S.slope_euclidean
+    return Constants(2 * reach * S.slope_euclidean, curvature, 2 * reach, S.gap)
 
 
 def point_gradients(C: Any, x: Any, tau: float, regularizer: Any) -> Any:

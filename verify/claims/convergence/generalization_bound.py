@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import z3
 
 from verify.claim import (
+    Answer,
     Case,
     Claim,
     Evidence,
@@ -20,13 +21,19 @@ from verify.claim import (
     Run,
     Source,
     Table,
+    compare,
 )
 from verify.claims.convergence import _runs as runs
+from verify.claims.convergence import _transformer as transformer
 from verify.oracles import smt
 from verify.search import Proof, Step, Study
 
-POPULATION = 2000
-"""The distribution is uniform on so many points, so its losses are computed, not estimated."""
+POPULATION, TASKS = 2000, 120
+"""The distributions are uniform on so many points, or tasks: their losses are computed, not
+estimated."""
+
+FEW = 12  # points of a task
+WHATS = ("two-sided", "gap-free", "distance")
 
 
 def stability(regularizer: Any, c: runs.Constants, eta: float, steps: int, m: int) -> float:
@@ -38,59 +45,119 @@ def stability(regularizer: Any, c: runs.Constants, eta: float, steps: int, m: in
     return 2 * c.alpha / (m * c.curvature) * growth
 
 
-def trial(case: Case) -> dict[str, Any]:
-    """Coupled runs of projected SGD: each on its own m points, beside a run that has one other
-    point and sees the same indices."""
+class Trial(NamedTuple):
+    """Coupled runs of SGD: each on its own m samples, beside a run that has one other sample and
+    sees the same indices.
+
+    Attributes
+    ----------
+    distance : (runs,) of the parameters in the end
+    gaps : (runs,) test loss minus training loss of the true loss. The start does not know the
+        data, so its gap has mean 0; it is taken off, with most of the noise
+    stable : bound on the expected distance
+    constants : of the loss of a sample
+    highest : no loss of a sample is above
+    inside : whether the parameters stayed where the constants hold
+    """
+
+    distance: Any
+    gaps: Any
+    stable: float
+    constants: runs.Constants
+    highest: float
+    inside: bool = True
+
+
+def of_centers(case: Case) -> Trial:
+    """Samples are points, centers are the parameters, projected into the cube after each step."""
     regularizer, k, d, tau, steps = runs.setting_of(case)
     m, count = case["m"], case["runs"]
     rng = np.random.default_rng(case["seed"])
     population = runs.mixture(rng, POPULATION, k, d)
     c = runs.constants(regularizer, k, tau, float(d))  # centers and points stay in the cube
     eta = case["eta_beta_T"] / (c.curvature * steps)
-    train = population[rng.integers(POPULATION, size=(count, m))]
-    other = train.copy()
-    swapped = rng.integers(m, size=count)
-    other[np.arange(count), swapped] = population[rng.integers(POPULATION, size=count)]
+    train, other = (population[which] for which in _neighbors(rng, POPULATION, m, count))
     order = rng.integers(m, size=(steps, count))
     start = np.repeat(rng.uniform(size=(1, k, d)), count, 0)
     ends = [
         runs.descend(start, data, order, eta, tau, regularizer, True)[-1] for data in (train, other)
     ]
-    distance = np.sqrt(((ends[0] - ends[1]) ** 2).sum((-1, -2)))
-    # the start does not know the data, so its gap has mean 0; taking it off removes most noise
-    gaps = _gaps(ends[0], train, population) - _gaps(start, train, population)
-    return {
-        "distance": distance,
-        "gaps": gaps,
-        "stable": stability(regularizer, c, eta, steps, m),
-        "constants": c,
-    }
+
+    def gaps(C: Any) -> Any:
+        own = np.array([runs.true_loss(one, X) for one, X in zip(C, train, strict=True)])
+        return runs.true_loss(C, population) - own
+
+    stable = stability(regularizer, c, eta, steps, m)
+    return Trial(_apart(*ends), gaps(ends[0]) - gaps(start), stable, c, float(d))
 
 
-def _gaps(C: Any, train: Any, population: Any) -> Any:
-    """Test loss minus training loss of each run."""
-    own = np.array([runs.true_loss(c, X) for c, X in zip(C, train, strict=True)])
-    return runs.true_loss(C, population) - own
+def of_transformer(case: Case) -> Trial:
+    """Samples are tasks, matrices are the parameters; a task's loss is the mean over its points."""
+    regularizer, k, d, tau, steps = runs.setting_of(case)
+    m, count = case["m"], case["runs"]
+    rng = np.random.default_rng(case["seed"])
+    X, C = transformer.tasks(rng, TASKS, FEW, k, d)
+    c = transformer.constants(regularizer, k, d, tau)
+    eta = case["eta_beta_T"] / (c.curvature * steps)
+    samples = _neighbors(rng, TASKS, m, count)
+    order = rng.integers(m, size=(steps, count))
+    start = np.repeat(transformer.start(rng, k, d)[None], count, 0)
+    ends, inside = [], True
+    for which in samples:
+        at = start
+        for seen in order:
+            now = which[np.arange(count), seen]
+            at = at - eta * transformer.losses(at, X[now], C[now], tau, regularizer)[1]
+            inside = inside and transformer.inside(at)
+        ends.append(at)
+
+    def gaps(parameters: Any) -> Any:
+        losses = transformer.true_losses(parameters, X, C)  # (runs, tasks)
+        own = np.take_along_axis(losses, samples[0], axis=1)
+        return losses.mean(-1) - own.mean(-1)
+
+    stable = stability(regularizer, c, eta, steps, m)
+    highest = transformer.reach(k, d) ** 2
+    change = gaps(ends[0]) - gaps(start)
+    return Trial(_apart(*ends), change, stable, c, highest, inside)
 
 
-def measure(case: Case) -> Measured:
-    """By `case["what"]`: the distance of coupled runs; or |test - train| of the true loss against
-    alpha E delta plus the gap (two-sided), or against the Lipschitz constant of the true loss
-    times E delta (gap-free).
+PARAMETERS = {"centers": of_centers, "transformer": of_transformer}
+
+
+def _neighbors(rng: np.random.Generator, size: int, m: int, count: int) -> tuple[Any, Any]:
+    """(count, m) indices of samples, and the same with one of each row drawn again."""
+    one = rng.integers(size, size=(count, m))
+    other = one.copy()
+    other[np.arange(count), rng.integers(m, size=count)] = rng.integers(size, size=count)
+    return one, other
+
+
+def _apart(a: Any, b: Any) -> Any:
+    return np.sqrt(((a - b) ** 2).reshape(len(a), -1).sum(-1))
+
+
+def measured(found: Trial, what: str) -> Measured:
+    """The distance of coupled runs; or |test - train| of the true loss against alpha E delta plus
+    the gap (two-sided), or against the Lipschitz constant of the true loss times E delta
+    (gap-free).
 
     Expectations are means over runs; the error is three standard errors.
     """
-    found = trial(case)
-    c = found["constants"]
-    values = found["distance"] if case["what"] == "distance" else found["gaps"]
-    value = abs(float(values.mean()))
+    c = found.constants
+    values = found.distance if what == "distance" else found.gaps
     error = 3 * float(values.std(ddof=1)) / math.sqrt(len(values))
     bound = {
-        "distance": found["stable"],
-        "two-sided": c.alpha * found["stable"] + c.gap,
-        "gap-free": c.true * found["stable"],
-    }[case["what"]]
-    return Measured(value, bound, error)
+        "distance": found.stable,
+        "two-sided": c.alpha * found.stable + c.gap,
+        "gap-free": c.true * found.stable,
+    }[what]
+    note = "" if found.inside else "the path left the region of its constants"
+    return Measured(abs(float(values.mean())), bound, error, {"highest": found.highest}, note)
+
+
+def measure(case: Case) -> Measured:
+    return measured(PARAMETERS[case["parameters"]](case), case["what"])
 
 
 def recursion(run: Run) -> Iterator[Step]:
@@ -126,116 +193,128 @@ def recursion(run: Run) -> Iterator[Step]:
     yield smt.decide("two-sided: |test - train| <= e + G", between, both)
 
 
-def cases(what: str, regularizers: tuple[Any, ...], run: Run, seed: int) -> Iterator[Case]:
+def cases(parameters: str, run: Run, seed: int) -> Iterator[Case]:
     whole = run.profile.factor >= 1
     sizes = ((2, 1), (3, 2), (6, 4)) if whole else ((2, 1), (3, 2))
-    loads = (0.2, 1.0, 5.0) if whole else (1.0,)
-    for regularizer in regularizers:
+    plain = parameters == "centers"
+    for regularizer in ("ne", 1.5, "l2"):
         for k, d in sizes:
             for tau in (1.0, 0.1):
-                for load in loads:
+                for load in (0.2, 1.0, 5.0) if whole and plain else (1.0,):
                     yield Case(
-                        what=what,
+                        parameters=parameters,
                         regularizer=regularizer,
                         k=k,
                         d=d,
                         tau=tau,
                         m=40,
-                        steps=50,
+                        steps=50 if plain else 20,
                         eta_beta_T=load,
-                        runs=run.count(40, 12),
+                        runs=run.count(40 if plain else 20, 12),
                         seed=seed % 2**32,
                     )
 
 
-def judged(what: str) -> Any:
+def judged(parameters: str, whats: tuple[str, ...]) -> Any:
+    """Judge runs; a path that left the region of its constants is excluded and counted."""
+
     def examine(claim: Claim, run: Run, e: Evidence) -> None:
-        rows = []
-        for case in cases(what, ("ne", 1.5, "l2"), run, e.seed or 0):
-            m = measure(case)
-            over = m.value - m.bound
-            e.cases += 1
-            e.violated += over > m.error
-            e.undecided += -m.error < over <= m.error
-            if over > m.error:
-                e.counterexample = e.counterexample or case
-            if e.ratio is None or m.ratio > e.ratio:
-                e.ratio, e.bound, e.measured, e.witness = m.ratio, m.bound, m.value, case
-            label = runs.LABELS[case["regularizer"]]
-            rows.append(
-                [
-                    label,
-                    case["k"],
-                    case["d"],
-                    case["tau"],
-                    case["eta_beta_T"],
-                    m.value,
-                    m.bound,
-                    m.bound >= case["d"],
-                ]
+        rows: dict[str, list[list[Any]]] = {what: [] for what in whats}
+        for case in cases(parameters, run, e.seed or 0):
+            found = PARAMETERS[parameters](case)
+            if not found.inside:
+                e.excluded += 1
+                continue
+            for what, own in rows.items():
+                m, one = measured(found, what), Case(what=what, **case)
+                answer = compare(claim.kind, m)
+                e.cases += 1
+                e.violated += answer is Answer.VIOLATED
+                e.undecided += answer is Answer.UNDECIDED
+                if answer is Answer.VIOLATED:
+                    e.counterexample = e.counterexample or one
+                if e.ratio is None or m.ratio > e.ratio:
+                    e.ratio, e.bound, e.measured, e.witness = m.ratio, m.bound, m.value, one
+                label = runs.LABELS[case["regularizer"]]
+                own.append(
+                    [label, case["k"], case["d"], case["tau"], case["eta_beta_T"], m.value, m.bound]
+                )
+                own[-1].append(m.bound >= found.highest)
+        for what, own in rows.items():
+            e.tables.append(
+                Table(
+                    f"{parameters}-{what}",
+                    {
+                        "distance": "Distance of two runs whose data differ in one of 40 samples",
+                        "two-sided": "|test - train| of the true loss, bound with the gap",
+                        "gap-free": "|test - train| of the true loss, bound without the gap",
+                    }[what],
+                    ("regularizer", "k", "d", "tau", "eta beta T", "measured", "bound", "vacuous"),
+                    own,
+                )
             )
-        e.tables.append(
-            Table(
-                what,
-                {
-                    "distance": "Distance of two runs whose data differ in one of 40 points",
-                    "two-sided": "|test - train| of the true loss, bound with the gap",
-                    "gap-free": "|test - train| of the true loss, bound without the gap",
-                }[what],
-                ("regularizer", "k", "d", "tau", "eta beta T", "measured", "bound", "vacuous"),
-                rows,
-            )
-        )
 
     return examine
 
 
+def limit(regularizer: Any, c: runs.Constants, steps: int, m: int, highest: float) -> float:
+    """The eta beta T from which the gap-free bound is at least the largest loss there is."""
+
+    def bound(load: float) -> float:
+        return c.true * stability(regularizer, c, load / (c.curvature * steps), steps, m)
+
+    low, high = 0.0, 1.0
+    while bound(high) < highest:
+        high *= 2
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if bound(middle) < highest else (low, middle)
+    return high
+
+
 def vacuous(claim: Claim, run: Run, e: Evidence) -> None:
     """From which eta beta T on the bounds exceed the range of the loss, by temperature."""
-    rows = []
     k, d, m, steps = 3, 2, 40, 50
-    for tau in (1.0, 0.5, 0.25, 0.1, 0.03, 0.01):
-        row: list[Any] = [tau]
-        for regularizer in ("ne", 1.5, "l2"):
-            c = runs.constants(regularizer, k, tau, float(d))
-
-            def bound(load: float, c: Any = c, regularizer: Any = regularizer) -> float:
-                eta = load / (c.curvature * steps)
-                return float(c.true * stability(regularizer, c, eta, steps, m))
-
-            low, high = 0.0, 1.0
-            while bound(high) < d:
-                high *= 2
-            for _ in range(60):
-                middle = (low + high) / 2
-                low, high = (middle, high) if bound(middle) < d else (low, middle)
-            row += [high, c.gap]
-            e.cases += 1
-        rows.append(row)
-    names = [f"{runs.LABELS[g]}{x}" for g in ("ne", 1.5, "l2") for x in ("", ", gap term")]
-    e.tables.append(
-        Table(
-            "vacuous-from",
-            "k = 3, d = 2, m = 40, T = 50: eta beta T (L2: eta rho T) from which the gap-free "
-            "bound exceeds the range of the loss, and the gap term",
-            ("tau", *names),
-            rows,
-            Plot(
-                x="tau",
-                points=tuple(names[::2]),
-                x_label="temperature tau",
-                y_label="vacuous from eta beta T",
-                log_x=True,
-                caption="A smaller temperature shrinks the gap term, and buys it with a larger "
-                "curvature: the same eta and T make a larger eta beta T.",
-            ),
+    settings: dict[str, tuple[Any, float]] = {
+        "centers": (lambda g, tau: runs.constants(g, k, tau, float(d)), float(d)),
+        "transformer": (
+            lambda g, tau: transformer.constants(g, k, d, tau),
+            transformer.reach(k, d) ** 2,
+        ),
+    }
+    names = [f"{runs.LABELS[g]}{x}" for g in runs.LABELS for x in ("", ", gap term")]
+    for parameters, (of, highest) in settings.items():
+        rows = []
+        for tau in (1.0, 0.5, 0.25, 0.1, 0.03, 0.01):
+            row: list[Any] = [tau]
+            for regularizer in runs.LABELS:
+                c = of(regularizer, tau)
+                row += [limit(regularizer, c, steps, m, highest), c.gap]
+                e.cases += 1
+            rows.append(row)
+        e.tables.append(
+            Table(
+                f"vacuous-from-{parameters}",
+                f"k = 3, d = 2, m = 40, T = 50, {parameters}: eta beta T (L2: eta rho T) from "
+                "which the gap-free bound exceeds the range of the loss, and the gap term",
+                ("tau", *names),
+                rows,
+                Plot(
+                    x="tau",
+                    points=tuple(names[::2]),
+                    x_label="temperature tau",
+                    y_label="vacuous from eta beta T",
+                    log_x=True,
+                    caption="A smaller temperature shrinks the gap term, and buys it with a larger "
+                    "curvature: the same eta and T make a larger eta beta T.",
+                ),
+            )
         )
-    )
-    first = rows[0]
-    e.note = (
-        f"at tau = 1 vacuous from eta beta T = {first[1]:.2f} (entropy), {first[3]:.2f} "
-        f"(1.5-entmax), eta rho T = {first[5]:.3f} (L2)"
-    )
+        one = rows[0]
+        e.note += (
+            f"{parameters}, tau = 1: vacuous from eta beta T = {one[1]:.2f} (entropy), "
+            f"{one[3]:.2f} (1.5-entmax), eta rho T = {one[5]:.3f} (L2); "
+        )
 
 
 ARITHMETIC = "float64; three standard errors of the mean over runs"
@@ -260,7 +339,7 @@ CLAIM = Claim(
         Study(
             "two-sided",
             Method.EXPERIMENT,
-            judged("two-sided"),
+            judged("centers", ("two-sided",)),
             scope="entropy, 1.5-entmax, L2; k = 2, 3, 6, d = 1, 2, 4; 40 points, 50 steps, the "
             "centers are the parameters",
             arithmetic=ARITHMETIC,
@@ -268,7 +347,7 @@ CLAIM = Claim(
         Study(
             "gap-free",
             Method.EXPERIMENT,
-            judged("gap-free"),
+            judged("centers", ("gap-free",)),
             scope="the same runs",
             sharper="no gap term, with the Lipschitz constant of the true loss",
             arithmetic=ARITHMETIC,
@@ -276,15 +355,23 @@ CLAIM = Claim(
         Study(
             "stability",
             Method.EXPERIMENT,
-            judged("distance"),
+            judged("centers", ("distance",)),
             scope="the same runs: the distance of two runs whose data differ in one point",
+            arithmetic=ARITHMETIC,
+        ),
+        Study(
+            "transformer",
+            Method.EXPERIMENT,
+            judged("transformer", WHATS),
+            scope="all three with the matrices of the transformer as parameters; 40 tasks of 12 "
+            "points, 20 steps, binary code, gamma = 1, spectral norms at most 1/2",
             arithmetic=ARITHMETIC,
         ),
         Study(
             "vacuous",
             Method.EXACT,
             vacuous,
-            scope="k = 3, d = 2, m = 40, T = 50, tau from 0.01 to 1",
+            scope="k = 3, d = 2, m = 40, T = 50, tau from 0.01 to 1, centers and transformer",
             arithmetic="float64",
         ),
     ),

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
 
 import numpy as np
 import sympy
@@ -23,70 +23,139 @@ from verify.claim import (
     Run,
     Source,
     Table,
+    compare,
 )
 from verify.claims.convergence import _runs as runs
+from verify.claims.convergence import _transformer as transformer
+from verify.claims.convergence._moreau import Oracle, envelope
 from verify.oracles import smt
-from verify.search import Proof, Step, Study
+from verify.search import Proof, Step, Study, proved
 
-POINTS = 40
+POINTS, FEW = 40, 12
+"""Points of the runs with centers as parameters, and of those with a transformer."""
+
 SMOOTH = ("ne", 1.5)
+SAMPLED = 4  # steps of a run at which the envelope is computed
 
 
-def trial(case: Case) -> dict[str, Any]:
-    """Many runs of SGD on one data set, and the numbers of the theorem for them."""
+class Trial(NamedTuple):
+    """Many runs of SGD on one data set, and the numbers of the theorem for them.
+
+    Attributes
+    ----------
+    path : (steps, runs, D) parameters before each step
+    oracle : parameters (P, D) -> losses (P,) and gradients (P, D)
+    constants : of the loss of a point
+    drop : the loss at the start, at least its distance to the infimum
+    inside : whether parameters (P, D) are where the constants hold
+    """
+
+    path: Any
+    oracle: Oracle
+    constants: runs.Constants
+    drop: float
+    inside: Callable[[Any], bool]
+
+
+def of_centers(case: Case) -> Trial:
     regularizer, k, d, tau, steps = runs.setting_of(case)
     rng = np.random.default_rng(case["seed"])
     X = runs.mixture(rng, POINTS, k, d)
     start = X[:k]
-    # the step size needs D, and D the path: take D for the unit cube, then check what was visited
+    drop = float(runs.smoothed(start, X, tau, regularizer))
     count = case["runs"]
+
+    def reach(flat: Any) -> float:
+        """Largest squared distance of a point to a center."""
+        C = flat.reshape(-1, k, 1, d)
+        return float(((C - X) ** 2).sum(-1).max())
+
+    def oracle(flat: Any) -> tuple[Any, Any]:
+        C = flat.reshape(-1, k, d)
+        gradients = runs.full_gradient(C, X, tau, regularizer)
+        return runs.smoothed(C, X, tau, regularizer), gradients.reshape(len(flat), -1)
+
+    # the step size needs D, and D the path: take D for the unit cube, then check what was visited
     D = float(d)
     for _ in range(4):
         c = runs.constants(regularizer, k, tau, D)
-        drop = float(runs.smoothed(start, X, tau, regularizer))  # the loss is at least 0
-        rate = 1.0 if regularizer == "l2" else 2.0
-        eta = math.sqrt(rate * drop / (c.curvature * c.alpha**2 * steps))
         order = rng.integers(POINTS, size=(steps, count))
-        path = runs.descend(
-            np.repeat(start[None], count, 0), X, order, eta, tau, regularizer, False
-        )
-        visited = float(((path[..., None, :, :] - X[:, None, :]) ** 2).sum(-1).max())
+        eta = _rate(case, c, drop)
+        starts = np.repeat(start[None], count, 0)
+        path = runs.descend(starts, X, order, eta, tau, regularizer, False)
+        path = path.reshape(steps + 1, count, k * d)
+        visited = reach(path)
         if visited <= D:
             break
         D = 1.05 * visited
-    gradients = runs.full_gradient(path[:-1], X, tau, regularizer)
-    squares = (gradients**2).sum((-1, -2))  # (steps, runs)
-    return {
-        "squares": squares,
-        "bound": c.alpha * math.sqrt(2 * c.curvature * drop / steps),
-        "weak": 4 * c.alpha * math.sqrt(c.curvature * drop / steps),
-        "inside": visited <= D,
-        "beta": c.curvature,
-        "eta": eta,
-        "D": D,
-    }
+    return Trial(path[:-1], oracle, c, drop, lambda flat: reach(flat) <= D)
+
+
+def of_transformer(case: Case) -> Trial:
+    regularizer, k, d, tau, steps = runs.setting_of(case)
+    rng = np.random.default_rng(case["seed"])
+    X = runs.mixture(rng, FEW, k, d)
+    C = X[:k]
+    first = transformer.start(rng, k, d)
+    shape = (-1, *first.shape)
+
+    def oracle(flat: Any) -> tuple[Any, Any]:
+        value, gradient = transformer.losses(flat.reshape(shape), X, C, tau, regularizer)
+        return value, gradient.reshape(len(flat), -1)
+
+    drop = float(oracle(first.reshape(1, -1))[0][0])
+    c = transformer.constants(regularizer, k, d, tau)
+    eta = _rate(case, c, drop)
+    at, path = np.repeat(first[None], case["runs"], 0), []
+    for _ in range(steps):
+        path.append(at.reshape(len(at), -1))
+        seen = rng.integers(FEW, size=len(at))
+        at = at - eta * transformer.losses(at, X, C, tau, regularizer, seen)[1]
+    return Trial(
+        np.stack(path), oracle, c, drop, lambda flat: transformer.inside(flat.reshape(shape))
+    )
+
+
+PARAMETERS = {"centers": of_centers, "transformer": of_transformer}
+
+
+def _rate(case: Case, c: runs.Constants, drop: float) -> float:
+    """The step size of the theorem."""
+    factor = 1.0 if case["regularizer"] == "l2" else 2.0
+    return math.sqrt(factor * drop / (c.curvature * c.alpha**2 * case["steps"]))
 
 
 def measure(case: Case) -> Measured:
-    """Smallest mean squared gradient over the steps, against alpha sqrt(2 beta Delta / T); for L2
-    the mean over the steps of 4 |g|^2, which is at least the squared gradient of the Moreau
-    envelope, against 4 alpha sqrt(rho Delta / T).
+    """Smallest mean squared gradient over the steps, against alpha sqrt(2 beta Delta / T). For L2,
+    the mean squared gradient of the Moreau envelope, at its certified upper end and at a few
+    random steps of each run, against 4 alpha sqrt(rho Delta / T).
 
     The expectation is a mean over runs; the error is three standard errors of it.
     """
-    found = trial(case)
-    squares = found["squares"]
-    count = squares.shape[1]
+    found = PARAMETERS[case["parameters"]](case)
+    steps, count, size = found.path.shape
+    c, ok = found.constants, found.inside(found.path)
     if case["regularizer"] == "l2":
-        means = 4 * squares.mean(0)  # over the steps, per run
-        value, spread = float(means.mean()), float(means.std(ddof=1))
-        bound = found["weak"]
+        rng = np.random.default_rng([case["seed"], 1])
+        which = rng.integers(steps, size=(SAMPLED, count))
+        points = found.path[which, np.arange(count)].reshape(-1, size)
+        e = envelope(found.oracle, points, c.curvature)
+        ok = ok and found.inside(points + e.moves)
+        per_run = (e.high**2).reshape(SAMPLED, count).mean(0)
+        bound = 4 * c.alpha * math.sqrt(c.curvature * found.drop / steps)
+        extra = {"envelope known to": float((e.high - e.low).max()), "alpha": c.alpha}
+        informative = 16 * c.curvature * found.drop / c.alpha**2
     else:
-        at = int(squares.mean(1).argmin())
-        value, spread = float(squares[at].mean()), float(squares[at].std(ddof=1))
-        bound = found["bound"]
-    note = "" if found["inside"] else "the path left the region of its constants"
-    return Measured(value, bound, 3 * spread / math.sqrt(count), note=note)
+        gradients = found.oracle(found.path.reshape(-1, size))[1]
+        squares = (gradients**2).sum(-1).reshape(steps, count)
+        per_run = squares[int(squares.mean(1).argmin())]
+        bound = c.alpha * math.sqrt(2 * c.curvature * found.drop / steps)
+        extra = {"alpha": c.alpha}
+        informative = 2 * c.curvature * found.drop / c.alpha**2
+    extra["informative from"] = math.ceil(informative)
+    note = "" if ok else "the path left the region of its constants"
+    error = 3 * float(per_run.std(ddof=1)) / math.sqrt(count)
+    return Measured(float(per_run.mean()), bound, error, extra, note)
 
 
 SMOOTHNESS = Hypothesis(
@@ -102,13 +171,13 @@ def descent(run: Run) -> Iterator[Step]:
     rate = drop / (eta * T) + beta * eta * alpha**2 / 2
     best = sympy.sqrt(2 * drop / (beta * alpha**2 * T))
     stated = alpha * sympy.sqrt(2 * beta * drop / T)
-    yield _proved(
+    yield proved(
         "Delta/(eta T) + beta eta alpha^2/2 at the best eta is alpha sqrt(2 beta Delta/T)",
         sympy.simplify(rate.subs(eta, best) - stated) == 0,
     )
     slope = sympy.simplify(sympy.diff(rate, eta).subs(eta, best))
     bend = sympy.diff(rate, eta, 2).is_positive
-    yield _proved("and no other eta gives less", slope == 0 and bool(bend))
+    yield proved("and no other eta gives less", slope == 0 and bool(bend))
     # one step: E L' <= E L - eta E|grad|^2 + beta eta^2 alpha^2 / 2, so the sum telescopes
     before, after, square, b, h, a = z3.Reals("before after square b h a")
     step = [h > 0, b > 0, a > 0, after <= before - h * square + b * h * h * a * a / 2]
@@ -121,7 +190,7 @@ def descent(run: Run) -> Iterator[Step]:
     rho = sympy.Symbol("rho", positive=True)
     rate = 4 * (drop / (eta * T) + rho * eta * alpha**2) / 2
     best = sympy.sqrt(drop / (rho * alpha**2 * T))
-    yield _proved(
+    yield proved(
         "weakly convex: (2/(eta T))(Delta + rho eta^2 alpha^2 T) is 4 alpha sqrt(rho Delta/T)",
         sympy.simplify(rate.subs(eta, best) - 4 * alpha * sympy.sqrt(rho * drop / T)) == 0,
     )
@@ -135,68 +204,71 @@ def descent(run: Run) -> Iterator[Step]:
     )
 
 
-def _proved(scope: str, condition: bool) -> Step:
-    return Step(scope, "proved" if condition else "unknown")
-
-
-def cases(regularizers: tuple[Any, ...], run: Run, seed: int) -> Iterator[Case]:
-    sizes = ((2, 1), (3, 2), (6, 4)) if run.profile.factor >= 1 else ((2, 1), (3, 2))
+def cases(parameters: str, regularizers: tuple[Any, ...], run: Run, seed: int) -> Iterator[Case]:
+    whole = run.profile.factor >= 1
+    sizes = ((2, 1), (3, 2), (6, 4)) if whole else ((2, 1), (3, 2))
     for regularizer in regularizers:
         for k, d in sizes:
             for tau in (1.0, 0.1):
-                for steps in (20, 80):
+                for steps in (20, 80) if whole or parameters == "centers" else (20,):
                     yield Case(
+                        parameters=parameters,
                         regularizer=regularizer,
                         k=k,
                         d=d,
                         tau=tau,
                         steps=steps,
-                        runs=run.count(40, 10),
+                        runs=run.count(40 if parameters == "centers" else 20, 10),
                         seed=seed % 2**32,
                     )
 
 
-def judged(claim: Claim, run: Run, e: Evidence, regularizers: tuple[Any, ...]) -> None:
-    """Judge the runs; a path that left the region of its constants is excluded and counted."""
-    rows = []
-    for case in cases(regularizers, run, e.seed or 0):
-        m = measure(case)
-        if m.note:
-            e.excluded += 1
-            continue
-        answer = _answer(m)
-        e.cases += 1
-        e.violated += answer is Answer.VIOLATED
-        e.undecided += answer is Answer.UNDECIDED
-        if e.ratio is None or m.ratio > e.ratio:
-            e.ratio, e.bound, e.measured, e.witness = m.ratio, m.bound, m.value, case
-        label = runs.LABELS[case["regularizer"]]
-        rows.append(
-            [label, case["k"], case["d"], case["tau"], case["steps"], m.value, m.bound, m.ratio]
+def judged(parameters: str, regularizers: tuple[Any, ...]) -> Any:
+    """Judge runs; a path that left the region of its constants is excluded and counted."""
+
+    def examine(claim: Claim, run: Run, e: Evidence) -> None:
+        rows = []
+        known = ("envelope known to",) if regularizers == ("l2",) else ()
+        for case in cases(parameters, regularizers, run, e.seed or 0):
+            m = measure(case)
+            if m.note:
+                e.excluded += 1
+                continue
+            answer = compare(claim.kind, m)
+            e.cases += 1
+            e.violated += answer is Answer.VIOLATED
+            e.undecided += answer is Answer.UNDECIDED
+            if answer is Answer.VIOLATED:
+                e.counterexample = e.counterexample or case
+            if e.ratio is None or m.ratio > e.ratio:
+                e.ratio, e.bound, e.measured, e.witness = m.ratio, m.bound, m.value, case
+            label, extra = runs.LABELS[case["regularizer"]], m.answers
+            row = [label, case["k"], case["d"], case["tau"], case["steps"]]
+            row += [m.value, m.bound, m.ratio, extra["alpha"] ** 2, extra["informative from"]]
+            rows.append(row + [extra[name] for name in known])
+        e.tables.append(
+            Table(
+                f"runs-{parameters}-{'-'.join(runs.LABELS[r] for r in regularizers)}",
+                "Squared gradients of SGD runs (L2: of the Moreau envelope) and the bound of the "
+                "rate, which says something when it is below alpha^2",
+                (
+                    "regularizer",
+                    "k",
+                    "d",
+                    "tau",
+                    "steps",
+                    "measured",
+                    "bound",
+                    "ratio",
+                    "alpha^2",
+                    "informative from step",
+                    *known,
+                ),
+                rows,
+            )
         )
-    e.tables.append(
-        Table(
-            f"runs-{'-'.join(runs.LABELS[r] for r in regularizers)}",
-            "Squared gradient norms of SGD runs and the bound of the rate",
-            ("regularizer", "k", "d", "tau", "steps", "measured", "bound", "ratio"),
-            rows,
-        )
-    )
 
-
-def _answer(m: Measured) -> Answer:
-    over = m.value - m.bound
-    if over <= -m.error:
-        return Answer.HOLDS
-    return Answer.VIOLATED if over > m.error else Answer.UNDECIDED
-
-
-def smooth(claim: Claim, run: Run, e: Evidence) -> None:
-    judged(claim, run, e, SMOOTH)
-
-
-def weakly_convex(claim: Claim, run: Run, e: Evidence) -> None:
-    judged(claim, run, e, ("l2",))
+    return examine
 
 
 def by_steps(claim: Claim, run: Run, e: Evidence) -> None:
@@ -206,6 +278,7 @@ def by_steps(claim: Claim, run: Run, e: Evidence) -> None:
         row: list[float] = [steps]
         for regularizer in ("ne", "l2"):
             case = Case(
+                parameters="centers",
                 regularizer=regularizer,
                 k=3,
                 d=2,
@@ -216,7 +289,7 @@ def by_steps(claim: Claim, run: Run, e: Evidence) -> None:
             )
             m = measure(case)
             e.cases += 1
-            e.violated += _answer(m) is Answer.VIOLATED
+            e.violated += compare(claim.kind, m) is Answer.VIOLATED
             row += [m.value, m.bound]
         rows.append(row)
     names = ("entropy, measured", "entropy, bound", "L2, measured", "L2, bound")
@@ -240,6 +313,9 @@ def by_steps(claim: Claim, run: Run, e: Evidence) -> None:
     )
 
 
+ARITHMETIC = "float64; three standard errors of the mean over runs"
+WEAK = "the L2 loss, which is not smooth, at the weakly convex rate"
+
 CLAIM = Claim(
     id="sgd-rate",
     title="Rate of stochastic gradient descent",
@@ -260,19 +336,36 @@ CLAIM = Claim(
         Study(
             "smooth-runs",
             Method.EXPERIMENT,
-            smooth,
+            judged("centers", SMOOTH),
             scope="entropy and 1.5-entmax, k = 2, 3, 6, d = 1, 2, 4, tau = 1, 0.1; 40 points, the "
             "centers are the parameters",
-            arithmetic="float64; three standard errors of the mean over runs",
+            arithmetic=ARITHMETIC,
+        ),
+        Study(
+            "transformer-runs",
+            Method.EXPERIMENT,
+            judged("transformer", SMOOTH),
+            scope="the same with the twelve matrices of the transformer as parameters; 12 points, "
+            "binary code, gamma = 1, spectral norms at most 1/2",
+            arithmetic=ARITHMETIC,
         ),
         Study(
             "weakly-convex-runs",
             Method.EXPERIMENT,
-            weakly_convex,
+            judged("centers", ("l2",)),
             scope="L2, the same settings, against the weakly convex rate",
-            variant="the L2 loss, which is not smooth, at the weakly convex rate",
+            variant=WEAK,
             assuming=(),
-            arithmetic="float64; three standard errors of the mean over runs",
+            arithmetic=ARITHMETIC,
+        ),
+        Study(
+            "transformer-weakly-convex",
+            Method.EXPERIMENT,
+            judged("transformer", ("l2",)),
+            scope="L2, the transformer, against the weakly convex rate",
+            variant=WEAK,
+            assuming=(),
+            arithmetic=ARITHMETIC,
         ),
         Study(
             "by-steps",

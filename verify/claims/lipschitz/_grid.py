@@ -73,9 +73,19 @@ def _settings(run: Run) -> Iterator[list[Setting]]:
     whole = run.profile.factor >= 1
     ds, ks, gammas = (DS, KS, GAMMAS) if whole else ((2, 4), (3,), (1.0,))
     for k, regularizer in product(ks, REGULARIZERS):
+        places = product(range(len(CODES)), range(len(ds)), range(len(gammas)))
         yield [
-            Setting(code, d, k, POINTS, g, TAUS[(3 + a + 2 * b + 4 * c) % 7], 1.0, regularizer)
-            for (a, code), (b, d), (c, g) in product(*map(enumerate, (CODES, ds, gammas)))
+            Setting(
+                CODES[a],
+                ds[b],
+                k,
+                POINTS,
+                gammas[c],
+                TAUS[(3 + a + 2 * b + 4 * c) % 7],
+                1.0,
+                regularizer,
+            )
+            for a, b, c in places
         ]
 
 

@@ -26,7 +26,7 @@ from constructions.trainable import (
 from verify.bounds import instances
 from verify.bounds.attack import model_of
 from verify.bounds.evaluate import Setting
-from verify.claims.lipschitz._shared import climb, in_cube, in_spectral_ball, noise
+from verify.claims.lipschitz._shared import Project, climb, in_cube, in_spectral_ball, noise
 
 LOW, CODE = 2, 5
 """Coordinates of the small problems, and how many entries of the code they keep."""
@@ -94,7 +94,8 @@ class Searcher:
         known : instances to start from as well, in the second round
         """
         rng = np.random.default_rng(seed)
-        project = dict.fromkeys(MATRICES, self._project) | dict.fromkeys(_DATA, in_cube)
+        project: dict[str, Project] = dict.fromkeys(_DATA, in_cube)
+        project |= dict.fromkeys(MATRICES, self._project)
         third = max(1, steps // 3)
         counts = self._counts(rng)
         state = climb(lambda s: self.objective(s, counts), self._starts(rng), project, third)
@@ -103,7 +104,7 @@ class Searcher:
         if known is not None:
             pool = {name: torch.cat([a, known[name]]) for name, a in pool.items()}
         order = self._crossed(pool).argsort(dim=1, descending=True)
-        taken = max(1, self.restarts // 2)
+        taken = min(self.restarts // 2, order.shape[1])
         which = torch.arange(len(self.settings) * self.restarts) % self.restarts
         for at in range(taken):
             for name, a in pool.items():

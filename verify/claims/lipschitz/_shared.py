@@ -16,7 +16,6 @@ from constructions.trainable import MATRICES, Tensor, TrainableTransformer
 from verify.bounds.evaluate import Setting, fast
 from verify.bounds.geometry import TokenSet
 from verify.claim import Case, Source
-from verify.search import Step
 
 EPS = 2.0**-52
 
@@ -269,11 +268,6 @@ def as_case(model: TrainableTransformer, state: dict[str, Tensor], row: int, **m
         matrices=[state[name][row].tolist() for name in MATRICES],
         **more,
     )
-
-
-def proved(scope: str, condition: bool) -> Step:
-    """A symbolic step; one that does not come out is not a refutation."""
-    return Step(scope, "proved" if condition else "unknown")
 
 
 def rows_of(best: dict[str, Tensor]) -> Iterator[int]:

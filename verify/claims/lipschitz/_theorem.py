@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -109,15 +108,6 @@ def lifted(witness: Witness, setting: Setting) -> Case:
         for a, rows in ((witness.X, setting.n), (witness.C, setting.k))
     )
     return case_of(setting, parameters, X.tolist(), C.tolist())
-
-
-def low_setting(setting: Setting, d: int = 2) -> Setting:
-    """The problem in d coordinates that lifts to this one, without a code."""
-    times = setting.d // d
-    c = setting.gamma / math.sqrt(setting.d_emb)
-    return replace(
-        setting, code="none", d=d, gamma=times * c * math.sqrt(d), tau=setting.tau / times
-    )
 
 
 def slope(x: Sequence[float], y: Sequence[float]) -> tuple[float, float, float]:

@@ -28,10 +28,10 @@ from verify.claim import (
     Source,
     Table,
 )
-from verify.claims.lipschitz._shared import RECONSTRUCTION, proved
+from verify.claims.lipschitz._shared import RECONSTRUCTION
 from verify.claims.lipschitz._theorem import attacked
 from verify.oracles import smt
-from verify.search import Exhaustive, Proof, Step, Study
+from verify.search import Exhaustive, Proof, Step, Study, proved
 
 CLOSE = 1.1
 """What "vanishes" is taken to mean: less than a tenth."""

@@ -27,10 +27,9 @@ from verify.claims.lipschitz._shared import (
     noise,
     of_sets,
     on_sphere,
-    proved,
     source,
 )
-from verify.search import Adversarial, Proof, Property, Step, Study
+from verify.search import Adversarial, Proof, Property, Step, Study, proved
 
 WHAT = ("value", "query", "key", "token", "others")
 """What moves: one of the three matrices, the query token, or the keys (= values)."""

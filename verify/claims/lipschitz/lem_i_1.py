@@ -19,12 +19,11 @@ from verify.claims.lipschitz._shared import (
     climb,
     model_starts,
     models,
-    proved,
     read,
     rounding,
     source,
 )
-from verify.search import Adversarial, Proof, Property, Step
+from verify.search import Adversarial, Proof, Property, Step, proved
 
 QUANTITIES = ("|x_1|", "|c_1|", "distance")
 

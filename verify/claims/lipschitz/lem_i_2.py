@@ -19,9 +19,9 @@ from constructions import rational_array, surrogate
 from constructions.trainable import Tensor, squared_distances
 from verify.bounds.symbols import entropy_slope
 from verify.claim import Case, Claim, Evidence, Kind, Measured, Method, Plot, Run, Source, Table
-from verify.claims.lipschitz._shared import RECONSTRUCTION, climb, proved, source
+from verify.claims.lipschitz._shared import RECONSTRUCTION, climb, source
 from verify.oracles import smt
-from verify.search import Adversarial, Proof, Property, Step, Study
+from verify.search import Adversarial, Proof, Property, Step, Study, proved
 from verify.strategies import distances
 
 DIGITS = 40

@@ -26,11 +26,10 @@ from verify.claims.lipschitz._shared import (
     noise,
     of_sets,
     on_sphere,
-    proved,
     source,
 )
 from verify.oracles import smt
-from verify.search import Adversarial, Proof, Property, Step, Study
+from verify.search import Adversarial, Proof, Property, Step, Study, proved
 
 CONSTANTS = {
     ("2", "2"): (1, 2),

@@ -23,7 +23,7 @@ from verify.claim import (
     Source,
 )
 from verify.claims.lipschitz._grid import on_grid
-from verify.claims.lipschitz._shared import RECONSTRUCTION, models, proved
+from verify.claims.lipschitz._shared import RECONSTRUCTION, models
 from verify.claims.lipschitz._sweeps import by_temperature, exponents
 from verify.claims.lipschitz._theorem import (
     ARITHMETIC,
@@ -33,7 +33,7 @@ from verify.claims.lipschitz._theorem import (
     grid,
     measure,
 )
-from verify.search import Adversarial, Exhaustive, Proof, Property, Step, Study
+from verify.search import Adversarial, Exhaustive, Proof, Property, Step, Study, proved
 
 SHOWN = ("binary", "one_hot", "none", "scalar")
 
