@@ -24,8 +24,9 @@ Array = Any
 def rational_array(table: Any, scalar_type: Any = None) -> Array:
     """A nested list or array of numbers as an object array of exact rationals.
 
-    Floats are taken at their exact binary value. `scalar_type` is `fmpq` by default (about 20
-    times as fast as `Fraction`).
+    Floats are taken at their exact binary value. `scalar_type` is `fmpq` by default: 1.2 to 2 times
+    as fast as `Fraction` in the same array code, and 13 to 16 times as fast as a loop over single
+    Fractions (`leanlloyd bench rationals`).
 
     Raises
     ------

@@ -379,3 +379,38 @@ def test_memory_is_shared_where_it_can_be() -> None:
     ):
         assert entered.ctypes.data == pointer
     assert checked(a=tensor)[1][0].data_ptr() == array.ctypes.data
+
+
+@pytest.mark.parametrize("element", ["float32", "float64"])
+def test_torch_and_cupy_hand_over_on_a_gpu(element: str) -> None:
+    """Public case 41: by DLPack, without a copy, and ordered although each side has a stream of its
+    own. No function of ours is needed: `from_dlpack` of both libraries orders the streams."""
+    bits = element[-2:]
+    for name in (f"torch-cuda{bits}", f"cupy{bits}"):
+        why = arithmetic.get(name).why_not
+        if why and arithmetic.gpu_required():
+            pytest.fail(f"{name} is required but not available: {why}")
+        if why:
+            pytest.skip(f"{name} is not available: {why}")
+    import cupy
+
+    kind = getattr(torch, element)
+    side = torch.cuda.Stream()
+    with torch.cuda.stream(side):  # long enough that a reader who does not wait would see zeros
+        tensor = torch.zeros(1 << 24, dtype=kind, device="cuda")
+        for _ in range(64):
+            tensor += 1
+        with cupy.cuda.Stream(non_blocking=True):
+            array = cupy.from_dlpack(tensor)
+            assert array.data.ptr == tensor.data_ptr()
+            assert float(array.min()) == float(array.max()) == 64
+            array *= 2
+            back = torch.from_dlpack(array)
+            assert back.data_ptr() == tensor.data_ptr()
+            assert bool((back == 128).all())
+    points = torch.tensor(X, dtype=kind, device="cuda")
+    centers = torch.tensor(C, dtype=kind, device="cuda")
+    found = lloyd_step(cupy.from_dlpack(points), cupy.from_dlpack(centers)).centers
+    assert torch.equal(torch.from_dlpack(found), lloyd_step(points, centers).centers)
+    with pytest.raises(InputError, match="different libraries"):
+        lloyd_step(points, cupy.from_dlpack(centers))

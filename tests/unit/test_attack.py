@@ -15,6 +15,8 @@ from click.testing import CliRunner
 from verify.bounds import theorem
 from verify.bounds.attack import Attack, AttackError, Plan, Witness
 from verify.bounds.evaluate import Setting, precise
+from verify.claims.lipschitz._grid import TAUS, gradient_norms
+from verify.claims.lipschitz._search import Searcher, gradient_norm, put_into
 from verify.cli import leanlloyd
 
 SMALL = Setting("none", 2, 2, 2, 1.0, 1.0, 1.0, "l2")
@@ -139,3 +141,37 @@ def test_the_command_resumes_writes_and_refuses(tmp_path: Path) -> None:
     assert getattr(refused.exception, "code", None) == 2
     for bad in (("attack", "L1"), ("attack", "thm-3.1", "--gamma", "0")):
         assert getattr(run(*bad).exception, "code", None) == 2
+
+
+# ---- searches of many settings at once -----------------------------------------------------
+
+
+def test_small_problems_are_large_ones() -> None:
+    """The gradient of a small problem, times d / 2, is at most that of the large one; equal where
+    the whole code is kept."""
+    settings = [
+        Setting(code, d, 6, 4, gamma, tau, 1.0, "ne")
+        for code, d, gamma, tau in (
+            ("binary", 8, 1.0, 0.1),
+            ("none", 2, 4.0, 10.0),
+            ("scalar", 4, 0.1, 1.0),
+            ("one_hot", 8, 1.0, 1.0),
+        )
+    ]
+    searcher = Searcher(settings, 5)
+    pool = searcher.best(0, 6)
+    values = Searcher(settings, 1).values(pool).exp()
+    for at, (setting, value) in enumerate(zip(settings, values.tolist(), strict=True)):
+        made = put_into(setting, pool, at)
+        large = gradient_norm(setting, made)
+        low = value * setting.d / 2
+        assert large >= low * (1 - 1e-9)
+        if setting.code != "one_hot":  # it has six entries; five are kept
+            assert large == pytest.approx(low, rel=1e-9)
+        floor = float(precise(theorem.lower_bounds(setting.code)["LB1"], setting))
+        if setting.code in ("none", "binary"):
+            assert large >= floor * (1 - 1e-9)
+        # at every temperature at once: the same as one by one
+        together = gradient_norms(setting, [made])[:, 0]
+        alone = [gradient_norm(replace(setting, tau=tau), made) for tau in TAUS]
+        assert together == pytest.approx(alone, rel=1e-9)

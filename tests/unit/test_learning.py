@@ -52,7 +52,7 @@ def test_an_interval_covers_the_median_as_often_as_it_says() -> None:
     assert interval([3, 1, 2, 5, 4]) == Interval(3, 1, 5, 5)
     assert interval([1.0, 2.0])[:3] == (1.5, -INF, INF)
     assert interval([1, 2, 3, 4, NAN])[:3] == (3, 1, INF)  # a diverged model is the worst
-    assert interval([]).count == 0
+    assert interval([]).seeds == 0
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from dataclasses import replace
 from pathlib import Path
@@ -107,6 +108,17 @@ def test_options_of_the_model_are_trained_and_resumed(option: Any) -> None:
         trainer.advance()
     assert torch.equal(again.flat, alone.flat)  # what is dropped next belongs to the state
     assert torch.equal(again.relative(), alone.relative())  # and validation drops nothing
+
+
+def test_a_folder_from_before_an_option_can_be_resumed(tmp_path: Path) -> None:
+    cell = Cell(SMALL, (0,), 5)
+    list(TrainingRun(cell, tmp_path).proceed())
+    file = tmp_path / "settings.json"
+    data = json.loads(file.read_text())
+    for name in ("attention", "qkv_multiplier", "dropout"):
+        del data["settings"][name]
+    file.write_text(json.dumps(data))
+    assert TrainingRun(Cell.load(tmp_path), tmp_path).resumed == 5
 
 
 def test_sixty_steps_are_those_of_torch_with_the_plain_model() -> None:

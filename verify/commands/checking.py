@@ -76,10 +76,10 @@ def check_command(
 ) -> int:
     """Check claims (all by default) and compare their verdicts with the reference report.
 
-    --arithmetic is for the claims that compare number systems, same-bits and rounding-bounds: they
-    run each operation in all arithmetics that can be used here, or in those that are named. With
-    it and no CLAIM, these claims alone are checked. All other claims have fixed arithmetics of
-    their own, mostly exact rationals.
+    --arithmetic is for the claims about number systems: same-bits, rounding-bounds, determinism.
+    They run each operation in all arithmetics that can be used here, or in those that are named.
+    With it and no CLAIM, these claims alone are checked. All other claims have fixed arithmetics
+    of their own, mostly exact rationals.
 
     \b
     Examples:

@@ -40,6 +40,7 @@ TASKS, BATCH = 100, 20
 STREAM = 3  # purpose of the random stream; 0 to 2 are those of `constructions.training`
 PLUSPLUS = "k-means++ start"
 GAP = "gap"
+SURFACE = "surface"  # see `verify.experiments.surfaces`
 
 SIZES = (128, 256, 512, 1024, 2048)
 TESTS: dict[str, dict[str, Any]] = {
@@ -63,6 +64,7 @@ OF_ROW = {
     "leaner-still": ("same",),
     "cauchy-gap": (GAP,),
     "learn-l2-vs-ne": (GAP,),
+    "loss-surface": (SURFACE,),
 }
 """The tests that a row of the grids asks for, besides the curves of the training."""
 

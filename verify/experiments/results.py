@@ -78,12 +78,7 @@ class Interval(NamedTuple):
     value: float
     low: float
     high: float
-    count: int
-
-    @property
-    def error(self) -> float:
-        """How far the ends are from the median; infinite without enough values."""
-        return max(self.value - self.low, self.high - self.value)
+    seeds: int
 
 
 def interval(values: Sequence[float], level: float = 0.9) -> Interval:

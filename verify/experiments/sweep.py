@@ -3,7 +3,7 @@
     cells/NAME/           a training run (`verify.experiments.runs`), and NAME's tests as
                           test-TEST.parquet, each written when it is complete
     curves.parquet        all finished cells of the folder (`verify.experiments.results`)
-    evaluations.parquet   all finished tests of them
+    evaluations.parquet   all finished tests of them; surfaces.parquet, their loss surfaces
 
 What is finished is never computed again, so a sweep can be killed at any moment and continues where
 it was; the cells of several plans may share a folder. A cell is worked on by one process at a time,
@@ -22,6 +22,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import torch
@@ -29,8 +30,9 @@ import torch
 from constructions.errors import InputError
 from verify.experiments import results
 from verify.experiments.cells import Cell
-from verify.experiments.evaluate import evaluate
+from verify.experiments.evaluate import SURFACE, evaluate
 from verify.experiments.runs import MODELS, TrainingRun, quartiles
+from verify.experiments.surfaces import surfaces
 from verify.memory import quick_memory
 
 
@@ -100,8 +102,7 @@ def carry_out(job: Job, folder: Path) -> Outcome:
                 for _ in TrainingRun(job.cell, place).proceed():
                     pass
             for test in job.missing(folder):
-                table = results.evaluation_table(evaluate(job.cell, place, test))
-                results.write(table, _test_file(place, test))
+                results.write(_table(job.cell, place, test), _test_file(place, test))
             run = TrainingRun(job.cell, place)
         relative = quartiles(run.looks[-1].relative)
         return Outcome(name, time.process_time() - start, relative, len(run.diverged))
@@ -121,6 +122,13 @@ def prepare() -> None:
 def in_words(error: BaseException) -> str:
     """An error as one line."""
     return f"{type(error).__name__}: {' '.join(str(error).split())}"
+
+
+def _table(cell: Cell, place: Path, test: str) -> Any:
+    """The result of a test of a trained cell."""
+    if test == SURFACE:
+        return results.surface_table(surfaces(cell, place))
+    return results.evaluation_table(evaluate(cell, place, test))
 
 
 def _test_file(place: Path, test: str) -> Path:
@@ -158,7 +166,7 @@ def held(job: Job, folder: Path) -> bool:
 
 def collect(folder: Path) -> list[Outcome]:
     """Write the tables of all finished cells in a folder; returns those that cannot be read."""
-    curves, tests, unreadable = [], [], []
+    curves, tests, slices, unreadable = [], [], [], []
     with (folder / "lock").open("a+") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # of two sweeps, the later tables hold more
         for place in sorted((folder / "cells").glob("*/")):
@@ -166,9 +174,13 @@ def collect(folder: Path) -> list[Outcome]:
                 continue
             try:
                 curves.append(results.curve_table(Cell.load(place), place))
+                surface = _test_file(place, SURFACE)
+                if surface.exists():
+                    slices.append(results.read(surface, results.SURFACE_SCHEMA))
                 tests += [
                     results.read(file, results.EVALUATION_SCHEMA)
                     for file in sorted(place.glob("test-*.parquet"))
+                    if file != surface
                 ]
             except (FileNotFoundError, InputError, ValueError, KeyError, TypeError) as error:
                 unreadable.append(Outcome(place.name, failure=f"its files: {in_words(error)}"))
@@ -176,6 +188,8 @@ def collect(folder: Path) -> list[Outcome]:
             results.write(pa.concat_tables(curves), folder / results.CURVES)
         if tests:
             results.write(pa.concat_tables(tests), folder / results.EVALUATIONS)
+        if slices:
+            results.write(pa.concat_tables(slices), folder / results.SURFACES)
     return unreadable
 
 

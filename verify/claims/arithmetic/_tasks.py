@@ -139,7 +139,7 @@ def _draw(rng: Generator, families: tuple[str, ...], exact: bool) -> Case:
         return (rng.integers(2**12, size=shape) + 0.5) * 2.0**-12
 
     return Case(
-        families=families,
+        families=" ".join(families),
         scaling=str(rng.choice(("per-dimension", "common"))),
         scale=0.25,
         places=uniform(k, d),
@@ -161,7 +161,7 @@ def _task(arithmetic: Arithmetic, case: Case) -> Outputs:
     given = {name: arithmetic.put([case[name]]) for name in named}
     (n, d), k = np.shape(case["noise"]), len(case["places"])
     found = {}
-    for name in case["families"]:
+    for name in case["families"].split():
         draws = Draws(noise=arithmetic.put(_noise(case, name)[None]), **given)
         family = TaskDistribution(name, n, d, k, case["scale"], False, False, case["scaling"])
         X = family.assemble(draws)
@@ -183,7 +183,7 @@ def _components(case: Case) -> tuple[list[int], Any]:
 def _task_truth(case: Case) -> Outputs:
     members, _ = _components(case)
     truth: dict[str, Any] = {"components": members}
-    for family in case["families"]:
+    for family in case["families"].split():
         noise = _noise(case, family).tolist()
         points, scaled = (
             _normal_task(case, members, noise)
@@ -239,7 +239,7 @@ def _task_bound(case: Case, truth: Outputs, unit: Unit) -> Outputs:
     sure = np.array([float(g) > unit.gamma(len(case["shares"]) + 1) * (1 + 1e-9) for g in gaps])
     lost = np.where(sure, 0.0, np.inf)
     found = {"components": lost}
-    for family in case["families"]:
+    for family in case["families"].split():
         points, scaled = _family_bound(case, truth, unit, family)
         found[f"{family} points"] = points + lost[:, None]
         found[f"{family} task"] = scaled + lost.max()

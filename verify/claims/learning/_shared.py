@@ -70,7 +70,7 @@ class Statement:
         return not all(results.has(cell) for cell in self.needs)
 
     def decide(self, found: Interval) -> Answer:
-        if not found.count:
+        if not found.seeds:
             return Answer.UNDECIDED
         low, high = found.low - self.bound, found.high - self.bound
         if self.side == ">":
@@ -206,7 +206,7 @@ def judge(e: Evidence, scale: str, statements: Sequence[Statement], results: Res
         e.violated += answer is Answer.VIOLATED
         e.undecided += answer is Answer.UNDECIDED
         rows.append(
-            [s.says, *map(rounded, found[:3]), f"{s.side} {s.bound:g}", found.count, str(answer)]
+            [s.says, *map(rounded, found[:3]), f"{s.side} {s.bound:g}", found.seeds, str(answer)]
         )
         beyond = (found.value - s.bound) * (1 if s.side == "<" else -1)
         if beyond > worst:

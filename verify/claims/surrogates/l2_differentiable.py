@@ -28,7 +28,7 @@ from verify.claims.surrogates._family import exact_gradient, exact_value, floats
 from verify.claims.surrogates._shared import SCRIPT
 from verify.oracles import smt
 from verify.oracles import surrogates as oracle
-from verify.search import Exhaustive, Proof, Property, Step, Study
+from verify.search import Exhaustive, Proof, Property, Step, Study, proved
 from verify.strategies import distances
 
 Row = list[Fraction]
@@ -149,18 +149,16 @@ def kinks(run: Run) -> Iterator[Step]:
     # 2 P - 1/s on the old support, and 0 becomes -1/s at j
     norm = (s - 1) * (1 / (s - 1) - 1 / s) ** 2 + 1 / s**2
     same = sympy.simplify(norm - 1 / (s * (s - 1))) == 0
-    yield Step("the gradient jumps by 1/sqrt(s(s-1)) at every edge", _proved(same))
+    yield proved("the gradient jumps by 1/sqrt(s(s-1)) at every edge", same)
     delta = sympy.Symbol("delta", positive=True)
     two = sympy.diff(delta * (1 - delta / tau) / 2, delta).subs(delta, tau)
-    yield Step(
-        "k = 2: slope -1/2 before delta = tau, 0 after", _proved(two == -sympy.Rational(1, 2))
-    )
+    yield proved("k = 2: slope -1/2 before delta = tau, 0 after", two == -sympy.Rational(1, 2))
     # z - P = kappa on the support, so kappa = <z - P, P>; in the inner products of z and P:
     z2, zp, p2 = sympy.symbols("zz zP PP")
     kappa, dist2 = zp - p2, z2 - 2 * zp + p2
     value = -tau * zp
     rest = sympy.expand(value - (tau * (dist2 + kappa) - tau * z2))
-    yield Step("S = tau (dist^2 + kappa) - |r|^2 / tau", _proved(rest == 0))
+    yield proved("S = tau (dist^2 + kappa) - |r|^2 / tau", rest == 0)
     # kappa's epigraph is {sum_j max(z_j - kappa, 0) <= 1}; each term is jointly convex
     a, b, c, d = z3.Reals("z1 kappa1 z2 kappa2")
 
@@ -172,14 +170,10 @@ def kinks(run: Run) -> Iterator[Step]:
     # along a direction of sum 0 in a cell the second derivative is -2/tau per unit of length
     threshold = (tau + total) / size
     cell = sympy.expand((threshold * total - squares) / tau)
-    yield Step(
+    yield proved(
         "2/tau is sharp: S = c - R2/tau at constant R1",
-        _proved(sympy.diff(cell, squares) == -1 / tau),
+        sympy.diff(cell, squares) == -1 / tau,
     )
-
-
-def _proved(holds: bool) -> str:
-    return "proved" if holds else "unknown"
 
 
 def slopes(claim: Claim, run: Run, e: Evidence) -> None:

@@ -17,7 +17,7 @@ from verify.claims.surrogates._shared import (
     measure_l2,
 )
 from verify.oracles import smt
-from verify.search import Adversarial, Proof, Property, Step, Study
+from verify.search import Adversarial, Proof, Property, Step, Study, proved
 from verify.strategies import distances
 
 
@@ -29,12 +29,12 @@ def identity(run: Run) -> Iterator[Step]:
     cross = weight * first + (1 - weight) * other
     distance = square - 2 * cross + first**2 + (k - 1) * other**2
     difference = sympy.simplify(weight - square - ((k - 1) / (4 * k) - distance))
-    yield Step("gap / tau = (k-1)/(4k) - |P - P*|^2 for every k", _proved(difference == 0))
+    yield proved("gap / tau = (k-1)/(4k) - |P - P*|^2 for every k", difference == 0)
     # the weights P* are those of r = (0, tau/2, ..., tau/2): the bound is reached
     reached = sympy.simplify(first - other - sympy.Rational(1, 2))
-    yield Step("P* are the weights at r_j - min r = tau/2", _proved(reached == 0))
+    yield proved("P* are the weights at r_j - min r = tau/2", reached == 0)
     # on the support r_j - r_a = tau (P_a - P_j), so sum_j P_j (r_j - r_a) = tau (P_a - |P|^2)
-    yield Step("P_a - |P|^2 is the gap", _proved(_gap_from_kkt() == 0))
+    yield proved("P_a - |P|^2 is the gap", _gap_from_kkt() == 0)
 
 
 def _gap_from_kkt() -> sympy.Expr:
@@ -76,10 +76,6 @@ def constants(claim: Claim, run: Run, e: Evidence) -> None:
             ),
         )
     )
-
-
-def _proved(condition: bool) -> str:
-    return "proved" if condition else "unknown"
 
 
 CLAIM = Claim(

@@ -8,7 +8,7 @@ import sympy
 
 from verify.claim import Claim, Kind, Method, Run, Source
 from verify.claims.surrogates._shared import ascend, measure_entropy
-from verify.search import Adversarial, Proof, Property, Step
+from verify.search import Adversarial, Proof, Property, Step, proved
 from verify.strategies import distances
 
 
@@ -26,24 +26,20 @@ def identity(run: Run) -> Iterator[Step]:
     ratio = weight * (1 + W)
     h = ratio - 1 - (sympy.log(weight) + sympy.log(1 + W))
     difference = sympy.expand(H + sympy.log(weight) - (W - divergence - h))
-    yield Step("gap / tau = W - KL(P | P*) - h(P_a / P*_a) for every k", _proved(difference == 0))
+    yield proved("gap / tau = W - KL(P | P*) - h(P_a / P*_a) for every k", difference == 0)
     # h has its only critical point at 1, where it is 0, and is convex: h >= 0
     h_of_t = t - 1 - sympy.log(t)
     critical = sympy.solve(sympy.diff(h_of_t, t), t) == [1] and h_of_t.subs(t, 1) == 0
     convex = sympy.diff(h_of_t, t, 2).is_positive
-    yield Step("t - 1 - log t >= 0", _proved(bool(critical and convex)))
+    yield proved("t - 1 - log t >= 0", bool(critical and convex))
     # P* sums to 1, and its log-ratio is 1 + W, so it belongs to r_j - min r = tau (1 + W)
     k = sympy.Symbol("k", positive=True)
     mass = (1 + (k - 1) * sympy.exp(-1 - W)) / (1 + W)
     whole = sympy.simplify(mass.subs(k, 1 + W * sympy.exp(1 + W)) - 1)
-    yield Step(
+    yield proved(
         "P* are weights, reached at r_j - min r = tau (1 + W)",
-        _proved(whole == 0 and sympy.expand(log_first - log_other - 1 - W) == 0),
+        whole == 0 and sympy.expand(log_first - log_other - 1 - W) == 0,
     )
-
-
-def _proved(condition: bool) -> str:
-    return "proved" if condition else "unknown"
 
 
 CLAIM = Claim(

@@ -25,7 +25,7 @@ from verify.claims.tasks._shared import (
     price_of_scaling,
     surrogate_at_one_temperature,
 )
-from verify.search import Exhaustive, Proof, Property, Step, Study
+from verify.search import Exhaustive, Proof, Property, Step, Study, proved
 
 COMMON = "one common factor and any shift"
 
@@ -76,29 +76,25 @@ def symbolic(run: Run) -> Iterator[Step]:
     are multiplied by factor^2. Everything adds over coordinates, so one coordinate is enough."""
     c, b, x, y = sp.symbols("c b x y", real=True)
     moved = sp.expand((c * x + b - c * y - b) ** 2 - c**2 * (x - y) ** 2)
-    yield Step("squared distances are multiplied by factor^2", _proved(moved))
+    yield proved("squared distances are multiplied by factor^2", moved == 0)
     tau = sp.symbols("tau", positive=True)
     r = sp.symbols("r:3", real=True)
     weights, same = (
         [sp.exp(-s * u / (s * tau)) for u in r] for s in (sp.Symbol("c", positive=True) ** 2, 1)
     )
     softmax = sum(sp.simplify(u - v) ** 2 for u, v in zip(weights, same, strict=True))
-    yield Step(
-        "softmax weights stay when the temperature is multiplied by factor^2", _proved(softmax)
+    yield proved(
+        "softmax weights stay when the temperature is multiplied by factor^2", softmax == 0
     )
     m, first, second = sp.symbols("m sum sum_of_squares", real=True)
     # both sides in the sum and the sum of squares of m numbers: of (x - mean)^2, and of
     # (x - y)^2 / (2 m) over all ordered pairs
     cost = second - 2 * (first / m) * first + m * (first / m) ** 2
     pairs = (m * second - 2 * first**2 + m * second) / (2 * m)
-    yield Step(
+    yield proved(
         "the cost of a cluster of any size m is the sum of its squared distances over m",
-        _proved(sp.simplify(cost - pairs)),
+        sp.simplify(cost - pairs) == 0,
     )
-
-
-def _proved(zero: sp.Expr) -> str:
-    return "proved" if zero == 0 else "unknown"
 
 
 def reassigned(X: Any, C: Any, scaling: str) -> tuple[Any, Any]:
