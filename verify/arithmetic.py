@@ -32,7 +32,7 @@ _PACKAGES = {  # distributions that may hold a library, and what installs one
     "flint": (("python-flint",), "leanlloyd"),
     "numpy": (("numpy",), "leanlloyd"),
     "torch": (("torch",), "leanlloyd"),
-    "array_api_strict": (("array-api-strict",), "leanlloyd[test]"),
+    "array_api_strict": (("array-api-strict",), "leanlloyd"),
     "cupy": (("cupy-cuda13x", "cupy-cuda12x", "cupy-cuda11x", "cupy"), "leanlloyd[gpu]"),
 }
 

@@ -144,6 +144,9 @@ def test_the_verdict_follows_from_the_statements() -> None:
     assert (found, e.cases, e.undecided) == (Verdict.PARTLY, 3, 1)
     assert "1 of 3 statements" in e.note
     assert "not run" in [row[-1] for row in e.tables[0].rows]
+    found, e = verdict(paper, names[:2])  # too few to speak of the claim
+    assert (found, e.cases, e.violated, e.undecided) == (Verdict.NOT_TESTABLE, 0, 0, 0)
+    assert [row[-1] for row in e.tables[0].rows].count("holds") == 1
     found, e = verdict(paper, names)
     assert (found, e.cases, e.tables) == (Verdict.NOT_TESTABLE, 0, [])
     assert e.note == "not run at this scale"

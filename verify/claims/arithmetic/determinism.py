@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -21,13 +22,14 @@ from verify.claims.arithmetic._matrix import OPERATIONS, WRONG, StudyOfArithmeti
 from verify.claims.arithmetic._operation import Operation
 from verify.search import Tally
 
-ROWS, ALL_PAIRS = 20_000, 500
+ROWS, ALL_PAIRS = 12_000, 400
 """Rows of a case: as many as it takes for threads to share the work. Where all pairs of rows are
 computed, fewer will do."""
 REPEATS = 3
 _TABLES = (("X",), ("q",), ("k", "v"), ("r", "direction"), ("noise", "members"))
 
 
+@lru_cache(maxsize=16)
 def enlarged(operation: Operation, seed: int) -> Case:
     """A general case of the operation, of which rows are repeated at random."""
     rng = np.random.default_rng(seed)

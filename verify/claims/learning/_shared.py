@@ -3,8 +3,9 @@
 A claim is a list of statements. Each is about one number a seed, says on which side of a bound the
 median lies, and is decided by an interval for the median: it holds if the whole interval is on the
 stated side, is violated if the whole interval is on the other, and is undecided else. A statement
-whose cells were not trained at a scale is undecided there, and its row in the table says so. The
-rules stand in the code before the runs; nothing is chosen after a look at the results.
+whose cells were not trained at a scale is undecided there, and its row in the table says so; if
+most of them are, the claim is not decided at that scale. The rules stand in the code before the
+runs; nothing is chosen after a look at the results.
 """
 
 from __future__ import annotations
@@ -215,10 +216,15 @@ def judge(e: Evidence, scale: str, statements: Sequence[Statement], results: Res
     if absent == len(statements):
         e.note = "not run at this scale"
         return
-    e.cases = len(statements)
-    e.undecided += absent
+    run = len(statements) - absent
     if absent:
         e.note = f"{absent} of {len(statements)} statements are about runs not made at this scale"
+    if run >= absent:
+        e.cases = len(statements)
+        e.undecided += absent
+    else:  # too little to speak of the claim; the table shows what there is
+        e.violated = e.undecided = 0
+        e.bound = e.measured = None
     columns = ("what", "median", "low", "high", "stated", "seeds", "answer")
     title = "Each statement: median over the seeds, with an interval for it"
     e.tables.append(Table(f"{e.check}-statements", title, columns, rows))
