@@ -198,7 +198,7 @@ def test_a_killed_report_keeps_the_old_one_and_resumes(tmp_path: Path) -> None:
         assert "taken over from an interrupted run" in first
         time.sleep(1)
         process.send_signal(signal.SIGINT)
-        process.communicate(timeout=60)
+        process.communicate(timeout=300)
     assert process.returncode == 130
     assert (out / "ledger.json").read_text() == old
 
