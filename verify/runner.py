@@ -73,7 +73,7 @@ def sources(claim_id: str) -> list[Path]:
     if any(file.match(_READER) for file in found):
         from verify.experiments import results  # brings pyarrow and torch
 
-        found.update(results.reference().glob("*.parquet"))
+        found.update(results.reference().glob("*.*"))
     return sorted(found)
 
 
