@@ -213,7 +213,7 @@ def test_figures_are_drawn_with_bands() -> None:
         iterations("i", "Steps", {n: (c, "same", "naive") for n, c in cells.items()}, fake),
     ):
         drawn = svg_file(to_json(asdict(table))).decode()
-        assert drawn.count("FillBetweenPolyCollection") == len(cells)
+        assert drawn.count("PolyCollection") == len(cells)
         assert "one-hot, L2" in drawn
 
 
