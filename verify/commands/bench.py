@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
@@ -105,4 +106,5 @@ def _print(table: Table) -> None:
         grid.add_column(column, justify="right", overflow="fold")
     for row in table.rows:
         grid.add_row(*(f"{v:.3g}" if isinstance(v, float) else str(v) for v in row))
-    Console().print(grid)
+    # a pipe has no width; rich would take 80 columns and fold every number
+    Console(width=None if sys.stdout.isatty() else 200).print(grid)
