@@ -18,6 +18,8 @@ from verify.case import Case as Case
 from verify.case import from_json as from_json
 from verify.case import show as show
 from verify.case import to_json as to_json
+from verify.table import Plot as Plot
+from verify.table import Table as Table
 
 
 class Kind(StrEnum):
@@ -157,42 +159,6 @@ class Source:
     place: str
 
 
-@dataclass(frozen=True)
-class Table:
-    """Measured rows for the report, with an optional plot of them.
-
-    Attributes
-    ----------
-    name : file-name-safe name
-    title : caption
-    columns : names, with units where there are any
-    rows : lists as long as `columns`
-    plot : None, or how to draw it
-    """
-
-    name: str
-    title: str
-    columns: tuple[str, ...]
-    rows: list[list[Any]]
-    plot: Plot | None = None
-
-
-@dataclass(frozen=True)
-class Plot:
-    """Columns to draw: `x` against each of `lines` (bounds, drawn as lines) and `points`
-    (measured, drawn as markers); or else `cells` as a heat map, whose rows are named by `x`."""
-
-    x: str
-    lines: tuple[str, ...] = ()
-    points: tuple[str, ...] = ()
-    cells: tuple[str, ...] = ()
-    x_label: str = ""
-    y_label: str = ""
-    log_x: bool = False
-    log_y: bool = False
-    caption: str = ""
-
-
 @dataclass
 class Evidence:
     """What one check found.
@@ -253,25 +219,7 @@ class Evidence:
         for name in ("witness", "counterexample"):
             case = getattr(e, name)
             setattr(e, name, case and Case.from_json(case))
-        e.tables = [
-            Table(
-                **{
-                    **t,
-                    "columns": tuple(t["columns"]),
-                    "rows": from_json(t["rows"]),
-                    "plot": t["plot"]
-                    and Plot(
-                        **{
-                            **t["plot"],
-                            "lines": tuple(t["plot"]["lines"]),
-                            "points": tuple(t["plot"]["points"]),
-                            "cells": tuple(t["plot"].get("cells", ())),
-                        }
-                    ),
-                }
-            )
-            for t in data["tables"]
-        ]
+        e.tables = [Table.from_json(t) for t in data["tables"]]
         return e
 
 
@@ -395,8 +343,9 @@ def verdict_of(claim: Claim, evidence: Sequence[Evidence]) -> Verdict:
     as a repair, not as the statement. With no hypothesis of our own, evidence under the paper's
     hypotheses is both.
 
-    When experiments are all there is, the words are those for experiments. An experiment without
-    cases is one that cannot be run here, and its note says why.
+    When experiments are all there is, the words are those for experiments; with anything left
+    undecided they came out "in part". An experiment without cases is one that cannot be run here,
+    and its note says why.
     """
     if any(e.problem for e in evidence):
         return Verdict.OPEN
