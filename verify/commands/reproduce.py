@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -21,10 +22,9 @@ from verify.commands._sweeping import (
     show_estimate,
 )
 from verify.console import CommandError, Exit
-from verify.experiments import grids
+from verify.experiments import grids, sweep
 from verify.experiments.evaluate import OF_ROW
 from verify.experiments.results import Results, reference
-from verify.experiments.sweep import Job
 from verify.files import write_atomically
 
 
@@ -91,7 +91,7 @@ def reproduce(
         return None
     code = Exit.OK
     if not of_reference:
-        todo = [Job(cell, tuple(names)) for cell, names in tests.items()]
+        todo = sweep.jobs_for(list(tests), {cell: tuple(names) for cell, names in tests.items()})
         code = Exit(carry_out(todo, folder, jobs, scheduler))
     try:
         found = Results(reference() if of_reference else folder)
@@ -116,7 +116,7 @@ def _decide(row: str, scale: str, results: Results, folder: Path) -> None:
         _print(table)
     drawn = module.figures(scale, results) if hasattr(module, "figures") and evidence.cases else []
     for table in drawn:
-        data = to_json(_plain(table))
+        data = to_json(asdict(table))
         if figures.drawable(data):
             path = folder / f"{row}-{table.name}.svg"
             write_atomically(path, figures.svg_file(data))
@@ -126,12 +126,6 @@ def _decide(row: str, scale: str, results: Results, folder: Path) -> None:
 def _module(row: str) -> ModuleType:
     """The module with the statements of a row."""
     return _cauchy if row == _cauchy.ROW else claims.registry()[row][2]
-
-
-def _plain(table: Table) -> dict[str, Any]:
-    from dataclasses import asdict
-
-    return asdict(table)
 
 
 def _print(table: Table) -> None:

@@ -7,7 +7,7 @@ plans`), and a claim finds the cells it needs by the same row (`verify.experimen
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -149,8 +149,3 @@ def cells(row: str, scale: str) -> list[Cell]:
 def all_cells(scale: str, rows: tuple[str, ...] = ()) -> list[Cell]:
     """The distinct cells of some rows (of all, by default), in the order of the rows."""
     return list(dict.fromkeys(cell for row in rows or GRIDS for cell in cells(row, scale)))
-
-
-def rows_of(cell: Cell, scale: str) -> Iterator[str]:
-    """The rows that a cell belongs to."""
-    return (row for row in GRIDS if cell in cells(row, scale))

@@ -168,14 +168,13 @@ def study(
     figures: Callable[[str, Results], list[Table]] | None = None,
     name: str = "",
     variant: str = "",
-    results: Results | None = None,
 ) -> Study:
     """The check that decides statements on the results at one scale."""
 
     def examine(claim: Claim, run: Run, e: Evidence) -> None:
-        judge(e, scale, statements(scale), results or reference_results())
+        judge(e, scale, statements(scale), reference_results())
         if figures is not None and e.cases:
-            e.tables += figures(scale, results or reference_results())
+            e.tables += figures(scale, reference_results())
 
     what = SCALES[scale]
     return Study(

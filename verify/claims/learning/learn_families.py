@@ -6,7 +6,6 @@ from constructions.tasks import FAMILIES
 from verify.claim import Source, Table
 from verify.claims.learning._shared import (
     Statement,
-    Statements,
     curves,
     difference,
     final,
@@ -57,9 +56,6 @@ def remedies(scale: str) -> list[Statement]:
     return found
 
 
-REMEDIES: Statements = remedies
-
-
 def figures(scale: str, results: Results) -> list[Table]:
     found = []
     for tau in (0.1, 1.0):
@@ -83,8 +79,8 @@ CLAIM = learning_claim(
     statements=statements,
     figures=figures,
     variants=(
-        study("laptop", REMEDIES, name="remedies-laptop", variant="Cauchy tasks with a remedy"),
-        study("paper", REMEDIES, name="remedies-paper", variant="Cauchy tasks with a remedy"),
+        study("laptop", remedies, name="remedies-laptop", variant="Cauchy tasks with a remedy"),
+        study("paper", remedies, name="remedies-paper", variant="Cauchy tasks with a remedy"),
     ),
     falsify="a median on the other side of 1",
 )
