@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from itertools import product
 from pathlib import Path
@@ -27,6 +28,8 @@ from verify.claims.learning._shared import (
 from verify.experiments import grids, results
 from verify.experiments.evaluate import OF_ROW, TESTS
 from verify.experiments.results import Interval, Results, interval
+from verify.experiments.runs import MODELS
+from verify.experiments.sweep import collect
 
 NAN, INF = math.nan, math.inf
 MODULES = {
@@ -195,6 +198,20 @@ def test_tables_survive_the_way_to_disk_and_back(tmp_path: Path) -> None:
     results.write(older, tmp_path / results.CURVES)
     again = results.read(tmp_path / results.CURVES, results.CURVE_SCHEMA)
     assert again.column("qkv_multiplier").to_pylist() == [1] * 15
+    # a sweep in the folder adds to the table, and replaces what it has made again
+    other = SMOKE["multi-step"][1]
+    again = tmp_path / "cells" / other.name
+    again.mkdir(parents=True)
+    for name in ("curve.csv", "record.json"):
+        (again / name).write_bytes((place / name).read_bytes())
+    (again / "settings.json").write_text(json.dumps(other.to_json()))
+    (again / MODELS).touch()
+    for _ in range(2):
+        assert collect(tmp_path) == []
+        both = Results(tmp_path)
+        assert len(results.read(tmp_path / results.CURVES, results.CURVE_SCHEMA)) == 30
+        assert both.final(cell) == both.final(other) == found.final(cell)
+        assert both.evaluation(cell, "same", "naive") == {0: [2.0] * 5}
     (tmp_path / results.CURVES).write_bytes(b"PAR1 is not enough")
     with pytest.raises(InputError, match=r"curves.parquet is not a table of results"):
         Results(tmp_path)

@@ -23,6 +23,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from constructions.errors import InputError
@@ -70,6 +71,9 @@ SURFACE_SCHEMA = pa.schema(
         "value": pa.float32(),  # rounding is monotone, so it makes no new minima
     }
 )
+
+
+SCHEMAS = {CURVES: CURVE_SCHEMA, EVALUATIONS: EVALUATION_SCHEMA, SURFACES: SURFACE_SCHEMA}
 
 
 class Interval(NamedTuple):
@@ -158,6 +162,15 @@ def read(path: Path, schema: Any) -> Any:
         return table.select(schema.names).cast(schema)
     except (OSError, pa.ArrowException, KeyError) as error:
         raise InputError(f"{path} is not a table of results: {error}") from None
+
+
+def of_others(path: Path, schema: Any, cells: Sequence[str]) -> list[Any]:
+    """The rows of a table that belong to none of these cells, as a list of one table; empty if
+    there is no such file. Raises what `read` raises."""
+    if not path.exists():
+        return []
+    table = read(path, schema)
+    return [table.filter(pc.invert(pc.is_in(table["cell"], pa.array(cells, pa.string()))))]
 
 
 def reference() -> Path:

@@ -165,31 +165,36 @@ def held(job: Job, folder: Path) -> bool:
 
 
 def collect(folder: Path) -> list[Outcome]:
-    """Write the tables of all finished cells in a folder; returns those that cannot be read."""
-    curves, tests, slices, unreadable = [], [], [], []
+    """Write the tables of all finished cells in a folder; returns those that cannot be read.
+
+    Rows of other cells that stand in the tables already are kept: tables copied into the folder
+    grow.
+
+    Raises
+    ------
+    InputError
+        a table in the folder is not one.
+    """
+    found: dict[str, list[Any]] = {name: [] for name in results.SCHEMAS}
+    here, unreadable = [], []
     with (folder / "lock").open("a+") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # of two sweeps, the later tables hold more
         for place in sorted((folder / "cells").glob("*/")):
             if not (place / MODELS).exists():
                 continue
+            here.append(place.name)
             try:
-                curves.append(results.curve_table(Cell.load(place), place))
-                surface = _test_file(place, SURFACE)
-                if surface.exists():
-                    slices.append(results.read(surface, results.SURFACE_SCHEMA))
-                tests += [
-                    results.read(file, results.EVALUATION_SCHEMA)
-                    for file in sorted(place.glob("test-*.parquet"))
-                    if file != surface
-                ]
+                found[results.CURVES].append(results.curve_table(Cell.load(place), place))
+                for file in sorted(place.glob("test-*.parquet")):
+                    surface = file == _test_file(place, SURFACE)
+                    name = results.SURFACES if surface else results.EVALUATIONS
+                    found[name].append(results.read(file, results.SCHEMAS[name]))
             except (FileNotFoundError, InputError, ValueError, KeyError, TypeError) as error:
                 unreadable.append(Outcome(place.name, failure=f"its files: {in_words(error)}"))
-        if curves:
-            results.write(pa.concat_tables(curves), folder / results.CURVES)
-        if tests:
-            results.write(pa.concat_tables(tests), folder / results.EVALUATIONS)
-        if slices:
-            results.write(pa.concat_tables(slices), folder / results.SURFACES)
+        for name, tables in found.items():
+            if tables:
+                kept = results.of_others(folder / name, results.SCHEMAS[name], here)
+                results.write(pa.concat_tables([*kept, *tables]), folder / name)
     return unreadable
 
 
