@@ -4,8 +4,8 @@ A claim is a list of statements. Each is about one number a seed, says on which 
 median lies, and is decided by an interval for the median: it holds if the whole interval is on the
 stated side, is violated if the whole interval is on the other, and is undecided else. A statement
 whose cells were not trained at a scale is undecided there, and its row in the table says so; if
-most of them are, the claim is not decided at that scale. The rules stand in the code before the
-runs; nothing is chosen after a look at the results.
+most of them are, the claim is not decided at that scale. docs/theory/learning.md says which rules
+were written after a look at results.
 """
 
 from __future__ import annotations
