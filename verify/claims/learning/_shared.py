@@ -28,7 +28,7 @@ from verify.claim import (
     Table,
 )
 from verify.experiments.cells import Cell
-from verify.experiments.grids import SCALES, cells
+from verify.experiments.grids import cells
 from verify.experiments.results import Interval, Results, interval, reference_results
 from verify.search import Study
 
@@ -176,16 +176,22 @@ def study(
         if figures is not None and e.cases:
             e.tables += figures(scale, reference_results())
 
-    what = SCALES[scale]
     return Study(
         name or scale,
         Method.EXPERIMENT,
         examine,
-        scope=f"{scale} scale: n = {what.n}, {what.steps} steps, {what.seeds} seeds a "
-        "configuration",
+        scope=_scope(scale, statements(scale)),
         variant=variant,
         arithmetic="torch float32",
     )
+
+
+def _scope(scale: str, statements: Sequence[Statement]) -> str:
+    """How large the runs are that the statements are about."""
+    needs = [cell for s in statements for cell in s.needs]
+    sizes = ({c.settings.n for c in needs}, {c.steps for c in needs}, {len(c.seeds) for c in needs})
+    n, steps, seeds = (" or ".join(f"{v:,}" for v in sorted(size)) for size in sizes)
+    return f"{scale} scale: n = {n}, {steps} steps, {seeds} seeds a configuration"
 
 
 def judge(e: Evidence, scale: str, statements: Sequence[Statement], results: Results) -> None:
