@@ -114,8 +114,16 @@ def block_product(K: Tensor, Q: Tensor, scratch: Tensor) -> Tensor:
     (T, _, n), m = K.shape, Q.shape[-1]
     scratch = scratch[: T * n * m]
     if n > m:
-        return torch.bmm(Q.mT, K, out=scratch.view(T, m, n)).mT
-    return torch.bmm(K.mT, Q, out=scratch.view(T, n, m))
+        return product(Q.mT, K, scratch.view(T, m, n)).mT
+    return product(K.mT, Q, scratch.view(T, n, m))
+
+
+def product(a: Tensor, b: Tensor, out: Tensor) -> Tensor:
+    """a b for each problem, in the memory of `out`; for a single one torch.mm is faster."""
+    if len(a) > 1:
+        return torch.bmm(a, b, out=out)
+    torch.mm(a[0], b[0], out=out[0])
+    return out
 
 
 def scratch_for(
@@ -178,7 +186,7 @@ class _Attention(torch.autograd.Function):
             shifted.append(top is not None)
             if first:
                 total = P.sum(dim=-2, keepdim=True)
-                torch.bmm(values[t], P.div_(total), out=u[t, :, s])
+                product(values[t], P.div_(total), u[t, :, s])
             else:
                 sums = torch.bmm(values[t], P)
                 total = sums[:, v:]
@@ -229,7 +237,7 @@ class _Attention(torch.autograd.Function):
                 slope = block_product(V[t], g, second).sub_(along[t, :, s])
             slope *= P
             if dQ is not None:
-                torch.bmm(K[t], slope, out=dQ[t, :, s])
+                product(K[t], slope, dQ[t, :, s])
             if dK is not None:
                 add_block(dK[t], Q[t, :, s], slope.mT, s)
             if doff is not None:
@@ -256,7 +264,7 @@ class _Moments(torch.autograd.Function):
         scratch = scratch_for(X, blocks, T, n, n)
         for t, s in blocks:
             P, _ = _exp2(block_product(keys[t], queries[t, :, s], scratch), all(small[t]))
-            torch.bmm(V[t], P, out=E[t, :, s])
+            product(V[t], P, E[t, :, s])
         E = E[:, 1:] / E[:, :1]
         ctx.save_for_backward(E)
         return E[:, :d].clone()

@@ -41,7 +41,7 @@ from constructions.trainable import ROLES, TrainableTransformer
 Tensor = Any  # torch.Tensor
 
 
-SAMPLE = 64  # points, at least, whose median stands for that of all of them
+SAMPLE = 16  # points, at least, whose median stands for that of all of them
 
 
 class Points(NamedTuple):

@@ -7,6 +7,7 @@ digits there. NaN and infinity pass through, so that a diverged model shows and 
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -54,16 +55,18 @@ def smoothed_loss(
 class _SmoothedLoss(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, X: Tensor, C: Tensor, tau: Tensor, exponents: tuple[Any, ...]) -> Tensor:
-        loss, slope = C.new_empty(C.shape[:2]), []
-        rows = max(1, CACHED // (C.shape[-1] * X.shape[-1]))
-        for s, alpha in enumerate(exponents):
-            for b in range(0, C.shape[1], rows):
-                r = squared_distances(X[s, b : b + rows], C[s, b : b + rows])
-                value, gradient = _surrogate(r, tau[s, b : b + rows], alpha)
-                loss[s, b : b + rows] = value.mean(dim=(-2, -1))
-                slope.append(gradient)
-        ctx.save_for_backward(X, C, torch.cat(slope).view(*C.shape[:2], *slope[0].shape[1:]))
-        return loss
+        values, slopes = [], []
+        together = max(1, CACHED // (C.shape[-1] * X.shape[-1]))  # tasks
+        first = 0
+        for alpha, same in itertools.groupby(exponents):
+            models = slice(first, first := first + len(list(same)))
+            tasks = (a[models].flatten(0, 1).split(together) for a in (X, C, tau))
+            for x, c, t in zip(*tasks, strict=True):
+                value, slope = _surrogate(squared_distances(x, c), t, alpha)
+                values.append(value.mean(dim=(-2, -1)))
+                slopes.append(slope)
+        ctx.save_for_backward(X, C, torch.cat(slopes).unflatten(0, C.shape[:2]))
+        return torch.cat(values).view(C.shape[:2])
 
     @staticmethod
     @once_differentiable  # type: ignore[untyped-decorator]  # torch is not typed

@@ -82,9 +82,42 @@ def peak_bytes(run: Callable[[], Any]) -> int:
     return peak
 
 
-def fresh(function: Callable[..., Any], *arguments: Any) -> Any:
-    """The result of a module's function, computed in a new process: with the allocator as it comes,
-    whatever this process did to its own."""
-    context = multiprocessing.get_context("spawn")
-    with context.Pool(1, initializer=torch.set_num_threads, initargs=(1,)) as pool:
-        return pool.apply(function, arguments)
+class Crew:
+    """Processes that do the same work side by side, each in a loop of its own: how often they do it
+    in a second, all together, on the clock on the wall.
+
+    Parameters
+    ----------
+    prepare : a module's function, called once in every process; it returns the work
+    arguments : of `prepare`
+    processes : how many
+    """
+
+    def __init__(self, prepare: Callable[..., Callable[[], Any]], arguments: Any, processes: int):
+        context = multiprocessing.get_context("spawn")
+        self._pools = [context.Pool(1, _begin, (prepare, arguments)) for _ in range(processes)]
+
+    def rate(self, seconds: float) -> float:
+        """Repetitions a second, in so many seconds at least."""
+        turns = [pool.apply_async(_turn, (seconds,)) for pool in self._pools]
+        return sum(turn.get() for turn in turns)
+
+    def dismiss(self) -> None:
+        for pool in self._pools:
+            pool.terminate()
+
+
+def _begin(prepare: Callable[..., Callable[[], Any]], arguments: Any) -> None:
+    _work.append(prepare(*arguments))
+    _work[0]()
+
+
+def _turn(seconds: float) -> float:
+    begin, count = time.perf_counter(), 0
+    while (passed := time.perf_counter() - begin) < seconds or not count:
+        _work[0]()
+        count += 1
+    return count / passed
+
+
+_work: list[Callable[[], Any]] = []  # of this process

@@ -3,29 +3,31 @@
 from __future__ import annotations
 
 import os
+import statistics
+from collections.abc import Callable
 from typing import Any
 
 import torch
 
 from constructions.streams import sample, stream
 from constructions.training import Settings, Trainer
-from verify.bench._measure import CLOCKS, fresh, in_turn
+from verify.bench._measure import Crew, compared
 from verify.bench._plain import DROPOUT, PlainTraining, parameters_of
 from verify.claim import Table
 from verify.experiments.runs import STACK
-from verify.memory import quick_memory
+from verify.experiments.sweep import prepare
 
 SHAPES = ((4, 6), (32, 6), (32, 25))
 REGULARIZERS = ("ne", "l2")
 ADAM_STEPS = 60
 MODELS, STEPS = 3000, 10_000  # of the paper
-PAPER_STEPS = MODELS * STEPS
 PAPER_HOURS = 1000  # "about", for all of its models
 STACKS = {"cpu": STACK, "cuda": 64}  # models in one computation
+TURN = 2.0  # seconds of a turn
 COLUMNS = (
     "d", "k", "loss",
-    "plain as it comes, ms", "plain at its best, ms", "fast, ms a model",
-    "as it comes / fast", "at its best / fast", "fast, model-steps/s on one core or GPU",
+    "plain as it comes", "plain at its best", "fast",
+    "fast / as it comes", "least", "largest", "fast / at its best", "least ", "largest ",
 )  # fmt: skip
 
 
@@ -35,56 +37,97 @@ def measure(
     batch: int = 32,
     rounds: int = 5,
     device: str = "cpu",
+    turn: float = TURN,
 ) -> list[Table]:
-    """A step is everything: sampling, forward, loss, backward, Adam.
+    """Model-steps a second on all cores, or on the GPU. A step is everything: sampling, forward,
+    loss, backward, Adam.
 
-    "As it comes" is with dropout and the C library's allocator untouched; "at its best" without
-    dropout and with an allocator that keeps its memory, as the fast one has it, too. Each of the
-    two is measured in a process of its own beside the fast one. The second table says what the
-    paper's 3,000 models would take here, on this device or on all cores of this processor, if all
-    had one of the shapes.
+    "As it comes" is one process with dropout, torch's own threads and the C library's allocator
+    untouched; "at its best" has no dropout, an allocator that keeps its memory and, like the fast
+    one, a process with one thread for each core. The second table says what the paper's 3,000
+    models would take here if all had one of the shapes.
     """
-    rows = []
-    for d, k in shapes:
-        for regularizer in REGULARIZERS:
-            arguments = (d, k, regularizer, n, batch, rounds, device)
-            as_it_comes, _ = fresh(_times, *arguments, False)
-            best, fast = fresh(_times, *arguments, True)
-            ratios = as_it_comes / fast, best / fast
-            rows.append([d, k, regularizer, as_it_comes, best, fast, *ratios, 1e3 / fast])
-    side_by_side = 1 if device == "cuda" else os.cpu_count() or 1
-    hours = [[*row[:3], PAPER_STEPS * row[5] / 3.6e6 / side_by_side, PAPER_HOURS] for row in rows]
+    rows: list[list[Any]] = [
+        [d, k, regularizer, *_rates((d, k, regularizer, n, batch, device), rounds, turn)]
+        for d, k in shapes
+        for regularizer in REGULARIZERS
+    ]
+    hours: list[list[Any]] = [
+        [d, k, loss, MODELS * STEPS / fast / 3600, PAPER_HOURS]
+        for d, k, loss, _, _, fast, *_ in rows
+    ]
+    place = "the GPU" if device == "cuda" else f"{_cores()} cores"
     return [
         Table(
             "bench-train",
-            f"A training step, n = {n}, batch {batch}, binary code, {CLOCKS[device]}",
+            f"Training, n = {n}, batch {batch}, binary code: model-steps a second on {place}",
             COLUMNS,
             rows,
         ),
         Table(
             "bench-train-sweep",
-            f"{MODELS} models of {STEPS} steps, without validation, from the times above",
+            f"{MODELS:,} models of {STEPS:,} steps, without validation, at that rate",
             ("d", "k", "loss", "hours", "paper, hours, mixed shapes"),
             hours,
         ),
     ]
 
 
-def _times(
-    d: int, k: int, regularizer: str, n: int, batch: int, rounds: int, device: str, at_best: bool
-) -> tuple[float, float]:
-    """Milliseconds of a plain step and of a fast one, the latter for each model."""
+def _cores() -> int:
+    return os.cpu_count() or 1
+
+
+def _rates(arguments: tuple[Any, ...], rounds: int, turn: float) -> list[float]:
+    """Model-steps a second of the three, and how the fast one compares with the other two."""
+    device = arguments[-1]
+    side_by_side = 1 if device == "cuda" else _cores()
+    crews = [
+        Crew(_plain, (*arguments, False), 1),
+        Crew(_plain, (*arguments, True), side_by_side),
+        Crew(_fast, arguments, side_by_side),
+    ]
+    try:
+        found = [[crew.rate(turn) for crew in crews] for _ in range(rounds)]
+    finally:
+        for crew in crews:
+            crew.dismiss()
+    as_it_comes, best, fast = zip(*found, strict=True)
+    fast = tuple(rate * STACKS[device] for rate in fast)
+    _, _, *of_first = compared(fast, as_it_comes)
+    _, _, *of_second = compared(fast, best)
+    return [*map(statistics.median, (as_it_comes, best, fast)), *of_first, *of_second]
+
+
+def _plain(
+    d: int, k: int, regularizer: str, n: int, batch: int, device: str, at_best: bool
+) -> Callable[[], Any]:
+    """A step of the newcomer's loop."""
     if at_best:
-        quick_memory()
+        prepare()
     torch.manual_seed(0)
-    plain = PlainTraining(
-        d, k, "binary", regularizer, n, batch, 0.0 if at_best else DROPOUT, device
-    )
-    settings = Settings(d=d, k=k, n=n, batch=batch, regularizer=regularizer)
+    dropout = 0.0 if at_best else DROPOUT
+    loop = PlainTraining(d, k, "binary", regularizer, n, batch, dropout, device)
+    return _waited_for(loop.step, device)
+
+
+def _fast(d: int, k: int, regularizer: str, n: int, batch: int, device: str) -> Callable[[], Any]:
+    """A step of a whole stack of models."""
+    prepare()
     models = STACKS[device]
-    fast = Trainer([settings] * models, list(range(models)), device)
-    times = in_turn({"plain": plain.step, "fast": fast.advance}, rounds)
-    return times["plain"], times["fast"] / models
+    settings = Settings(d=d, k=k, n=n, batch=batch, regularizer=regularizer)
+    return _waited_for(Trainer([settings] * models, list(range(models)), device).advance, device)
+
+
+def _waited_for(step: Callable[[], Any], device: str) -> Callable[[], Any]:
+    """The step, ended when the GPU has done what it was told."""
+    if device == "cpu":
+        return step
+
+    def whole() -> None:
+        step()
+        torch.cuda.synchronize()
+
+    return whole
 
 
 def difference(d: int = 4, k: int = 6, n: int = 512, batch: int = 32) -> float:

@@ -37,7 +37,7 @@ class Scale:
     options: tuple[tuple[str, Any], ...] = ()
 
     def cell(self, options: Options) -> Cell:
-        """The cell of a configuration at this scale, or of its own size: with "seeds" or "steps"."""
+        """The cell of a configuration, which may have "seeds" and "steps" of its own."""
         size = {"seeds": self.seeds, "steps": self.steps, "n": self.n}
         chosen = size | dict(self.options) | options
         seeds, steps = chosen.pop("seeds"), chosen.pop("steps")
