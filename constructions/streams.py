@@ -57,8 +57,12 @@ def sample(
 
 
 def _scaled(X: Tensor, scaling: str) -> Tensor | None:
-    """`tasks.rescale` in the memory of X, or None if a value is not finite."""
-    low, high = X.amin(dim=-2, keepdim=True), X.amax(dim=-2, keepdim=True)
+    """`tasks.rescale`, or None if a value is not finite.
+
+    In columns, points innermost: that is faster, and training wants it so anyway.
+    """
+    columns = X.mT.contiguous()
+    low, high = columns.amin(dim=-1, keepdim=True), columns.amax(dim=-1, keepdim=True)
     extent = high - low
     if not bool(torch.isfinite(extent).all()):
         if not bool(torch.isfinite(X).all()):
@@ -66,8 +70,8 @@ def _scaled(X: Tensor, scaling: str) -> Tensor | None:
         system, _ = checked(X=X[:1, :1])
         return rescale(X, scaling, system)  # finite numbers that are infinitely far apart
     if scaling == "common":
-        extent = extent.amax(dim=-1, keepdim=True)
-    return X.sub_(low).div_(torch.where(extent == 0, 1.0, extent))
+        extent = extent.amax(dim=-2, keepdim=True)
+    return columns.sub_(low).div_(torch.where(extent == 0, 1.0, extent)).mT
 
 
 def _draw(distribution: TaskDistribution, streams: Sequence[Any], batch: int, dtype: Any) -> Draws:

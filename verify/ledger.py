@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from verify import __version__, claims
+from verify.bench.recorded import kept
 from verify.claim import Case, Claim, Evidence, Kind, Run, Verdict, to_json, verdict_of
 from verify.runner import Done, fingerprint
 from verify.search import describe
@@ -63,6 +64,7 @@ def build(results: Iterable[Done], run: Run) -> dict[str, Any]:
         "summary": _summary(rows),
         "claims": rows,
         "conflicts": _conflicts(rows),
+        "speed": kept(),
     }
 
 

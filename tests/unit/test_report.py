@@ -82,6 +82,7 @@ def book(*rows: dict[str, Any], **changes: Any) -> dict[str, Any]:
         },
         "claims": list(rows),
         "conflicts": [],
+        "speed": [],
     }
     return found | changes
 
@@ -155,6 +156,19 @@ ODD = book(
         ],
     ),
     claim("iff", kind="iff", result=claim()["result"] | {"measured": True, "bound": True}),
+    speed=[
+        {
+            "where": "measured on a day on a <machine>",
+            "tables": [
+                {
+                    "name": "bench-some",
+                    "title": "Some | bench",
+                    "columns": ["d", "fast / slow"],
+                    "rows": [[4, 30.25]],
+                }
+            ],
+        }
+    ],
     conflicts=[
         {
             "topic": "sign",
@@ -332,6 +346,16 @@ def test_failed_checks_are_said_on_the_first_screen(odd_files):
 def test_unchecked_conflicts_say_so(odd_files):
     assert "later: not checked yet" in Page(odd_files["report.html"]).text
     assert "later: not checked yet" in odd_files["report.md"]
+
+
+def test_kept_measurements_are_shown_with_their_machine(odd_files):
+    page, text = str(odd_files["report.html"]), str(odd_files["report.md"])
+    assert "measured on a day on a &lt;machine&gt;" in page.lower()
+    assert "Some | bench" in page
+    assert "30.25" in page
+    assert "How fast it is" in text
+    assert "30.25" in text
+    assert "How fast it is" not in str(render(book(), {})["report.html"])
 
 
 def test_an_empty_ledger_has_a_report():

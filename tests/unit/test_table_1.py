@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 from verify.bench import recorded as records
 from verify.bench.attention import CLUSTERS, CODES_TABLE, PAPER, QUANTITIES
-from verify.claim import Run, Table, Verdict, verdict_of
+from verify.claim import Run, Table, Verdict, to_json, verdict_of
 from verify.claims.expressivity import table_1
 from verify.cli import leanlloyd
 from verify.console import CommandError
@@ -92,6 +92,9 @@ def test_bench_writes_what_claims_read(tmp_path: Path, monkeypatch: pytest.Monke
     assert found["tables"]["bench-rationals"].columns[0] == "work"
     assert "torch" in records.where(found)
     assert records.recorded("other") is None
+    (kept,) = records.kept()
+    assert kept["where"] == records.where(found)
+    assert kept["tables"][0]["rows"] == to_json(found["tables"]["bench-rationals"].rows)
     arguments[-1] = "/dev/null/some.json"
     done = CliRunner().invoke(leanlloyd, arguments, standalone_mode=False)
     assert isinstance(done.exception, CommandError)

@@ -1,7 +1,8 @@
-"""Measurements that were kept: written by `leanlloyd bench --out`, read by claims.
+"""Measurements that were kept: written by `leanlloyd bench --out`, shown in the report.
 
-Times differ from run to run, and a report must not. So a claim about times judges one measurement
-that stands in `reports/data` (or in the installed package), with the machine and the day.
+Times differ from run to run, and a report must not. So it shows the measurements that stand in
+`reports/data` (or in the installed package) with machine and day, and a claim about times judges
+one of them.
 """
 
 from __future__ import annotations
@@ -49,15 +50,7 @@ def to_record(tables: Sequence[Table], rounds: int, device: str = "cpu") -> dict
         "machine": machine(device),
         "day": datetime.now(UTC).date().isoformat(),
         "rounds": rounds,
-        "tables": [
-            {
-                "name": table.name,
-                "title": table.title,
-                "columns": list(table.columns),
-                "rows": to_json(table.rows),
-            }
-            for table in tables
-        ],
+        "tables": [_plain(table) for table in tables],
     }
 
 
@@ -72,6 +65,26 @@ def recorded(name: str) -> dict[str, Any] | None:
         for t in record["tables"]
     }
     return record
+
+
+def kept() -> list[dict[str, Any]]:
+    """All measurements in `reports/data`, in the order of their names: where and when each was
+    made, and its tables."""
+    records = [recorded(file.stem) for file in sorted(reference().glob("*.json"))]
+    return [
+        {"where": where(record), "tables": [_plain(t) for t in record["tables"].values()]}
+        for record in records
+        if record is not None
+    ]
+
+
+def _plain(table: Table) -> dict[str, Any]:
+    return {
+        "name": table.name,
+        "title": table.title,
+        "columns": list(table.columns),
+        "rows": to_json(table.rows),
+    }
 
 
 def where(record: dict[str, Any]) -> str:

@@ -76,6 +76,10 @@ def page(ledger: Json, run: Json) -> dict[str, Any]:
             for v in Verdict
         ],
         "conflicts": _conflicts(ledger),
+        "speed": [
+            {"where": s["where"], "tables": [t | _rows(t) for t in s["tables"]]}
+            for s in ledger.get("speed", [])
+        ],
         "slowest": run.get("checks", [])[:10],
         "took": _took(run),
         "where": _where(ledger, run),
