@@ -8,8 +8,8 @@ For queries Q, keys K, offsets b and values V, one column a token,
 Negative squared distances have this form: -g|q - k|^2 = 2g q.k - g|k|^2 - g|q|^2, and the last
 term cancels. The forward pass keeps the logarithm of the denominator; the backward pass computes
 P again from it, block by block. What makes it fast on a processor is that a block of scores stays
-in the cache between its product, its exponential and its second product, that base-2 exponentials
-are three times as fast as natural ones, and that the longer axis lies innermost in memory.
+in the cache between its product, its exponential and its second product, and that base-2
+exponentials are three times as fast as natural ones.
 
 Points attending to each other, where keys and values are the points themselves, have a shortcut in
 few dimensions: `self_attention`.
@@ -110,12 +110,9 @@ def blocks_of(tasks: int, m: int, n: int, device: str) -> list[tuple[slice, slic
 
 
 def block_product(K: Tensor, Q: Tensor, scratch: Tensor) -> Tensor:
-    """K' Q, (T, n, m), in the memory of `scratch`, with the longer of its two axes innermost."""
-    (T, _, n), m = K.shape, Q.shape[-1]
-    scratch = scratch[: T * n * m]
-    if n > m:
-        return product(Q.mT, K, scratch.view(T, m, n)).mT
-    return product(K.mT, Q, scratch.view(T, n, m))
+    """K' Q, (T, n, m), in the memory of `scratch`."""
+    T, n, m = K.shape[0], K.shape[-1], Q.shape[-1]
+    return product(K.mT, Q, scratch[: T * n * m].view(T, n, m))
 
 
 def product(a: Tensor, b: Tensor, out: Tensor) -> Tensor:
