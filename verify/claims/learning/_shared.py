@@ -113,6 +113,11 @@ def final(cell: Cell, column: str = "relative") -> Values:
     return lambda results: results.final(cell, column)
 
 
+def ends(cell: Cell, side: str, name: str, bound: float = 1.0) -> Statement:
+    """The final loss of a cell is below or above a bound, one Lloyd step if not said otherwise."""
+    return Statement(f"final loss, {name}", side, bound, (cell,), final(cell))
+
+
 def average(cell: Cell) -> Values:
     """The mean of the relative loss over the training: the larger, the slower."""
 
@@ -278,28 +283,44 @@ def curves(
     column: str = "relative",
     caption: str = "",
     log_y: bool = False,
+    clock: bool = False,
 ) -> Table:
-    """Training curves: median over the seeds with a band between the quartiles."""
-    found = {n: results.curve(cell, column) for n, cell in series.items() if results.has(cell)}
-    steps = sorted({step for curve in found.values() for step in curve})
-    steps = steps[:: max(1, len(steps) // 25)]
-    lloyd = column == "relative"
-    columns = ["step", *(["one Lloyd step"] if lloyd else [])]
-    columns += [f"{n}{end}" for n in found for end in ("", ", low", ", high")]
+    """Training curves: median over the seeds with a band between the quartiles.
+
+    Over training steps, or over the processor seconds that all seeds of a cell took together.
+    """
+    found = {
+        n: _thinned(results.curve(cell, column), results.curve(cell, "seconds") if clock else {})
+        for n, cell in series.items()
+        if results.has(cell)
+    }
+    lloyd = ("one Lloyd step",) if column == "relative" else ()
+    x, x_label = ("seconds", "processor seconds") if clock else ("step", "training step")
+    columns = [x, *lloyd, *(f"{n}{end}" for n in found for end in ("", ", low", ", high"))]
     rows = [
         [
-            step,
+            place,
             *([1.0] if lloyd else []),
-            *(v for curve in found.values() for v in quartiles(curve.get(step, ()))),
+            *(v for curve in found.values() for v in quartiles(curve.get(place, ()))),
         ]
-        for step in steps
+        for place in sorted({place for curve in found.values() for place in curve})
     ]
-    lines = (*(("one Lloyd step",) if lloyd else ()), *found)
     y_label = "loss in units of one Lloyd step" if lloyd else "training loss"
     plot = Plot(
-        "step", lines, (), x_label="training step", y_label=y_label, caption=caption, log_y=log_y
+        x, (*lloyd, *found), (), x_label=x_label, y_label=y_label, caption=caption, log_y=log_y
     )
     return Table(name, title, tuple(columns), rows, plot)
+
+
+def _thinned(
+    curve: dict[int, list[float]], seconds: dict[int, list[float]]
+) -> dict[float, list[float]]:
+    """About 25 points of a curve, over steps, or over seconds if there are any."""
+    steps = sorted(curve)
+    return {
+        float(f"{seconds[step][0]:.4g}") if seconds else step: curve[step]
+        for step in steps[:: max(1, len(steps) // 25)]
+    }
 
 
 def iterations(

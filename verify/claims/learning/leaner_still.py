@@ -7,6 +7,7 @@ from verify.claims.learning._shared import (
     Statement,
     curves,
     difference,
+    ends,
     final,
     find,
     label,
@@ -34,10 +35,7 @@ def others(scale: str) -> list[Cell]:
 
 
 def statements(scale: str) -> list[Statement]:
-    return [
-        Statement(f"final loss, {named(cell)}", "<", 1.0, (cell,), final(cell))
-        for cell in others(scale)
-    ]
+    return [ends(cell, "<", named(cell)) for cell in others(scale)]
 
 
 def as_well(scale: str) -> list[Statement]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from verify.claim import Source
-from verify.claims.learning._shared import Statement, final, label, learning_claim, one
+from verify.claim import Source, Table
+from verify.claims.learning._shared import Statement, curves, ends, find, label, learning_claim, one
+from verify.experiments.results import Results
 
 ROW = "learn-code-needed"
 
@@ -13,8 +14,14 @@ def statements(scale: str) -> list[Statement]:
     found = []
     for code, (side, bound) in stated.items():
         cell = one(ROW, scale, code=code)
-        found.append(Statement(f"final loss, {label(cell)}", side, bound, (cell,), final(cell)))
+        found.append(ends(cell, side, label(cell), bound))
     return found
+
+
+def figures(scale: str, results: Results) -> list[Table]:
+    series = {label(cell): cell for cell in find(ROW, scale)}
+    title = "Loss on held-out tasks with and without a code, L2, τ = 0.1: median and quartiles"
+    return [curves(f"curves-{scale}", title, series, results, log_y=True)]
 
 
 CLAIM = learning_claim(
@@ -25,5 +32,6 @@ CLAIM = learning_claim(
     statement=r"\text{OH, BN} < 0.95, \qquad \text{NA} > 1.05",
     sources=(Source("review", "ablation table"), Source("summary", "Section 3, p. 9")),
     statements=statements,
+    figures=figures,
     falsify="a median on the other side of its bound",
 )

@@ -7,6 +7,7 @@ from verify.claims.learning._shared import (
     Statement,
     curves,
     difference,
+    ends,
     final,
     find,
     label,
@@ -24,7 +25,7 @@ def statements(scale: str) -> list[Statement]:
     for cell in find(ROW, scale):
         s = cell.settings
         name = label(cell, "d")
-        found.append(Statement(f"final loss, {name}", "<", 1.0, (cell,), final(cell)))
+        found.append(ends(cell, "<", name))
         if s.d != 4:
             base = one(ROW, scale, code=s.code, d=4)
             change = difference(final(cell), final(base))

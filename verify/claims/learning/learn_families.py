@@ -8,6 +8,7 @@ from verify.claims.learning._shared import (
     Statement,
     curves,
     difference,
+    ends,
     final,
     find,
     label,
@@ -28,9 +29,9 @@ def statements(scale: str) -> list[Statement]:
         hot_ne = s.temperature == 1.0 and s.regularizer == "ne"
         name = label(cell, "family", "temperature")
         if s.family == "cauchy" or (hot_ne and s.family in ("gumbel", "laplace")):
-            found.append(Statement(f"final loss, {name}", ">", 1.0, (cell,), final(cell)))
+            found.append(ends(cell, ">", name))
         elif s.temperature == 0.1:
-            found.append(Statement(f"final loss, {name}", "<", 1.0, (cell,), final(cell)))
+            found.append(ends(cell, "<", name))
         elif s.regularizer == "l2":
             same = {"family": s.family, "code": s.code, "temperature": 1.0}
             other = one(ROW, scale, regularizer="ne", **same)
@@ -51,8 +52,7 @@ def remedies(scale: str) -> list[Statement]:
         if s.relative_temperature:
             what.append("temperature relative to the distances")
         if len(what) > 1 or s.regularizer == 1.5:
-            said = f"final loss, Cauchy, {', '.join(what)}"
-            found.append(Statement(said, "<", 1.0, (cell,), final(cell)))
+            found.append(ends(cell, "<", f"Cauchy, {', '.join(what)}"))
     return found
 
 

@@ -8,6 +8,7 @@ from verify.claims.learning._shared import (
     average,
     curves,
     difference,
+    ends,
     final,
     find,
     label,
@@ -30,7 +31,7 @@ def statements(scale: str) -> list[Statement]:
             continue
         side = ">" if (s.d, s.temperature) == (4, 1.0) else "<"
         name = label(cell, "d", "temperature", "k")
-        found.append(Statement(f"final loss, {name}", side, 1.0, (cell,), final(cell)))
+        found.append(ends(cell, side, name))
     for tau, values, what in ((1.0, final, "final loss"), (0.1, average, "mean loss")):
         same = {"d": 4, "temperature": tau, "code": "binary", "regularizer": "l2"}
         many, few = one(ROW, scale, k=25, **same), one(ROW, scale, k=6, **same)

@@ -7,6 +7,7 @@ from verify.claims.learning._shared import (
     Statement,
     curves,
     difference,
+    ends,
     final,
     find,
     label,
@@ -26,7 +27,7 @@ def statements(scale: str) -> list[Statement]:
     for cell in find(ROW, scale):
         s = cell.settings
         name = label(cell, "n")
-        found.append(Statement(f"final loss, {name}", "<", 1.0, (cell,), final(cell)))
+        found.append(ends(cell, "<", name))
         if s.n != SCALES[scale].n:
             base = one(ROW, scale, code=s.code, n=SCALES[scale].n)
             change = size(difference(final(cell), final(base)))

@@ -6,7 +6,7 @@ from verify.claim import Source, Table
 from verify.claims.learning._shared import (
     Statement,
     curves,
-    final,
+    ends,
     find,
     label,
     learning_claim,
@@ -18,13 +18,7 @@ ROW = "learn-tau-0.1"
 
 def statements(scale: str) -> list[Statement]:
     return [
-        Statement(
-            f"final loss, {label(cell)}",
-            ">" if cell.settings.code == "none" else "<",
-            1.0,
-            (cell,),
-            final(cell),
-        )
+        ends(cell, ">" if cell.settings.code == "none" else "<", label(cell))
         for cell in find(ROW, scale)
     ]
 

@@ -9,7 +9,7 @@ from verify.claims.learning._shared import (
     Statement,
     Values,
     curves,
-    final,
+    ends,
     find,
     label,
     learning_claim,
@@ -38,7 +38,7 @@ def statements(scale: str) -> list[Statement]:
     for cell in find(ROW, scale):
         name = label(cell)
         if cell.settings.regularizer == "ne":
-            found.append(Statement(f"final loss, {name}", ">", 1.0, (cell,), final(cell)))
+            found.append(ends(cell, ">", name))
         side = ">" if cell.settings.regularizer == "ne" else "<"
         said = f"change of the loss after a tenth of the training, {name}"
         found.append(Statement(said, side, 0.0, (cell,), change(cell)))
@@ -47,10 +47,7 @@ def statements(scale: str) -> list[Statement]:
 
 def l2(side: str) -> Callable[[str], list[Statement]]:
     def statements(scale: str) -> list[Statement]:
-        return [
-            Statement(f"final loss, {label(cell)}", side, 1.0, (cell,), final(cell))
-            for cell in find(ROW, scale, regularizer="l2")
-        ]
+        return [ends(cell, side, label(cell)) for cell in find(ROW, scale, regularizer="l2")]
 
     return statements
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from verify.claim import Source
+from verify.claim import Source, Table
 from verify.claims.learning._shared import (
+    NAMES,
     Statement,
     Values,
+    curves,
     difference,
     final,
     find,
@@ -16,6 +18,7 @@ from verify.claims.learning._shared import (
     one,
 )
 from verify.experiments.cells import Cell
+from verify.experiments.grids import CODES
 from verify.experiments.results import Results
 
 ROW = "learn-tau-speed"
@@ -53,6 +56,17 @@ def statements(scale: str) -> list[Statement]:
     return found
 
 
+def figures(scale: str, results: Results) -> list[Table]:
+    found = []
+    for code in CODES:
+        cells = find(ROW, scale, code=code, regularizer="l2")
+        series = {label(cell, "temperature"): cell for cell in cells}
+        title = f"Training loss by temperature, {NAMES[code]}, L2: median and quartiles"
+        name = f"loss-{NAMES[code]}-{scale}"
+        found.append(curves(name, title, series, results, "loss", log_y=True))
+    return found
+
+
 CLAIM = learning_claim(
     id=ROW,
     title="Temperature: speed against quality",
@@ -60,5 +74,6 @@ CLAIM = learning_claim(
     statement=r"\tau = 1 \text{ against } \tau = 0.1: \text{ fewer steps, larger final loss}",
     sources=(Source("summary", "Section 3, p. 9; App. F, p. 23"),),
     statements=statements,
+    figures=figures,
     falsify="a code and a regularizer with a difference in the other direction",
 )
