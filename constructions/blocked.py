@@ -165,8 +165,9 @@ class _Attention(torch.autograd.Function):
         keep = w >= WIDE and any(ctx.needs_input_grad)
         first = keep or n <= v  # normalize the weights before the product, or the result after it
         ctx.rows = rows = m * n > (m + n) * w
-        u = Q.new_empty(T, v, m)
-        level = Q.new_empty(T, 1, m)
+        sums = Q.new_empty(T, v if first else v + 1, m)
+        total = Q.new_empty(T, 1, m) if first else sums[:, v:]
+        shift = None
         kept, shifted = [], []
         blocks = blocks_of(T, m, n, Q.device.type)
         scratch = scratch_for(Q, blocks, T, m, n)
@@ -181,16 +182,16 @@ class _Attention(torch.autograd.Function):
                 scores = block_product(K[t], Q[t, :, s], scratch).add_(offsets[t, :, None])
                 P, top = _exp2(scores.mul_(LOG2_E), False)
             shifted.append(top is not None)
+            if top is not None:
+                shift = torch.zeros_like(total) if shift is None else shift
+                shift[t, :, s] = top
             if first:
-                total = P.sum(dim=-2, keepdim=True)
-                product(values[t], P.div_(total), u[t, :, s])
-            else:
-                sums = torch.bmm(values[t], P)
-                total = sums[:, v:]
-                torch.div(sums[:, :v], total, out=u[t, :, s])
-            level[t, :, s] = total.log2() if top is None else total.log2() + top
+                P /= torch.sum(P, dim=-2, keepdim=True, out=total[t, :, s])
+            product(values[t], P, sums[t, :, s])
             if keep:
                 kept.append(P.clone())
+        u = sums if first else sums[:, :v] / total
+        level = total.log2() if shift is None else total.log2() + shift
         ctx.kept, ctx.shifted = kept, shifted
         ctx.save_for_backward(Q, K, offsets, V, u, level)
         return u
