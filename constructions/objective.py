@@ -106,7 +106,7 @@ def inertia(X: Tensor, C: Tensor) -> Tensor:
     total = torch.zeros_like(C[..., 0, 0])
     for part in _parts(X, C):
         total += (reader @ part).amin(dim=-2).sum(dim=-1)
-        total += part[..., :-1, :].square().sum(dim=(-2, -1))
+        total += _squares(part[..., :-1, :])
     return total
 
 
@@ -127,9 +127,14 @@ def lloyd_step(X: Tensor, C: Tensor) -> tuple[Tensor, Tensor]:
             member *= member.cumsum(dim=-2) == 1
             found = part @ member.mT
         sums += found
-        total += low.sum(dim=(-2, -1)) + part[..., :-1, :].square().sum(dim=(-2, -1))
+        total += low.sum(dim=(-2, -1)) + _squares(part[..., :-1, :])
     sums, counts = sums.split([C.shape[-2], 1], dim=-2)
     return torch.where(counts > 0, sums / counts + origin, C), total
+
+
+def _squares(part: Tensor) -> Tensor:
+    """The sum of the squares, without an array of them."""
+    return torch.linalg.vector_norm(part, dim=(-2, -1)).square()
 
 
 def _reader(C: Tensor) -> tuple[Tensor, Tensor]:
@@ -146,6 +151,9 @@ def _parts(X: Tensor, C: Tensor) -> Iterator[Tensor]:
     origin = C.median(dim=-1, keepdim=True).values
     limit = BLOCK.get(X.device.type, BLOCK["cpu"])
     rows = max(1, limit // (X.shape[0] * X.shape[1] * C.shape[-1]))
+    points = X.new_empty(*X.shape[:2], X.shape[-2] + 1, min(rows, X.shape[-1]))
+    points[..., -1, :] = 1
     for s in range(0, X.shape[-1], rows):
-        part = X[..., s : s + rows] - origin
-        yield torch.cat([part, torch.ones_like(part[..., :1, :])], dim=-2)
+        part = points[..., : X.shape[-1] - s]
+        torch.sub(X[..., s : s + rows], origin, out=part[..., :-1, :])
+        yield part
