@@ -206,6 +206,12 @@ class Evidence:
     arithmetic: str = ""
     seed: int | None = None
 
+    def count(self, answer: Answer) -> None:
+        """One more case, with this answer."""
+        self.cases += 1
+        self.violated += answer is Answer.VIOLATED
+        self.undecided += answer is Answer.UNDECIDED
+
     def to_json(self) -> dict[str, Any]:
         data = {f.name: to_json(getattr(self, f.name)) for f in fields(self) if f.name != "tables"}
         return data | {"tables": [to_json(asdict(t)) for t in self.tables]}

@@ -49,9 +49,7 @@ class Tally:
         measured = self.measure(case)
         answer = compare(self.kind, measured)
         e = self.evidence
-        e.cases += 1
-        e.violated += answer is Answer.VIOLATED
-        e.undecided += answer is Answer.UNDECIDED
+        e.count(answer)
         badness = self.badness(measured)
         # a violation is worse than everything that holds, whatever the scale it is measured on
         rank = (answer is Answer.VIOLATED, badness)

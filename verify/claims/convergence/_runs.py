@@ -13,7 +13,9 @@ distances at most sqrt(D) on the region at hand. With G2 and H the largest slope
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,9 +23,10 @@ from scipy.special import lambertw
 
 from constructions import surrogate, surrogate_gradient
 from verify.bounds.symbols import entropy_slope
-from verify.claim import Case
+from verify.claim import Answer, Case, Claim, Evidence, Measured, Run, compare
 
 LABELS = {"ne": "entropy", 1.5: "1.5-entmax", "l2": "L2"}
+ARITHMETIC = "float64; three standard errors of the mean over runs"
 
 
 @dataclass(frozen=True)
@@ -136,7 +139,24 @@ def mixture(rng: np.random.Generator, count: int, k: int, d: int) -> Any:
     return np.clip(X, 0, 1)
 
 
+def settings(regularizers: Sequence[Any], run: Run) -> Iterator[dict[str, Any]]:
+    """Regularizer, k, d and tau of the runs: fewer sizes below the default profile."""
+    sizes = ((2, 1), (3, 2), (6, 4)) if run.profile.factor >= 1 else ((2, 1), (3, 2))
+    for regularizer, (k, d), tau in product(regularizers, sizes, (1.0, 0.1)):
+        yield {"regularizer": regularizer, "k": k, "d": d, "tau": tau}
+
+
 def setting_of(case: Case) -> tuple[Any, int, int, float, int]:
     """Regularizer, k, d, tau, steps."""
     regularizer = case["regularizer"]
     return regularizer, case["k"], case["d"], float(case["tau"]), case["steps"]
+
+
+def judge(claim: Claim, e: Evidence, case: Case, m: Measured) -> None:
+    """Count a case; keep the first violation, and the case nearest to its bound."""
+    answer = compare(claim.kind, m)
+    e.count(answer)
+    if answer is Answer.VIOLATED:
+        e.counterexample = e.counterexample or case
+    if e.ratio is None or m.ratio > e.ratio:
+        e.ratio, e.bound, e.measured, e.witness = m.ratio, m.bound, m.value, case

@@ -4,25 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from itertools import product
 from typing import Any, NamedTuple
 
 import numpy as np
 import z3
 
-from verify.claim import (
-    Answer,
-    Case,
-    Claim,
-    Evidence,
-    Kind,
-    Measured,
-    Method,
-    Plot,
-    Run,
-    Source,
-    Table,
-    compare,
-)
+from verify.claim import Case, Claim, Evidence, Kind, Measured, Method, Plot, Run, Source, Table
 from verify.claims.convergence import _runs as runs
 from verify.claims.convergence import _transformer as transformer
 from verify.oracles import smt
@@ -194,26 +182,18 @@ def recursion(run: Run) -> Iterator[Step]:
 
 
 def cases(parameters: str, run: Run, seed: int) -> Iterator[Case]:
-    whole = run.profile.factor >= 1
-    sizes = ((2, 1), (3, 2), (6, 4)) if whole else ((2, 1), (3, 2))
     plain = parameters == "centers"
-    loads = ((0.2, 1.0, 5.0) if plain else (1.0, 10.0)) if whole else (1.0,)
-    for regularizer in ("ne", 1.5, "l2"):
-        for k, d in sizes:
-            for tau in (1.0, 0.1):
-                for load in loads:
-                    yield Case(
-                        parameters=parameters,
-                        regularizer=regularizer,
-                        k=k,
-                        d=d,
-                        tau=tau,
-                        m=40,
-                        steps=50 if plain else 20,
-                        eta_beta_T=load,
-                        runs=run.count(40 if plain else 20, 12),
-                        seed=seed % 2**32,
-                    )
+    loads = ((0.2, 1.0, 5.0) if plain else (1.0, 10.0)) if run.profile.factor >= 1 else (1.0,)
+    for setting, load in product(runs.settings(tuple(runs.LABELS), run), loads):
+        yield Case(
+            parameters=parameters,
+            **setting,
+            m=40,
+            steps=50 if plain else 20,
+            eta_beta_T=load,
+            runs=run.count(40 if plain else 20, 12),
+            seed=seed % 2**32,
+        )
 
 
 def judged(parameters: str, whats: tuple[str, ...]) -> Any:
@@ -227,15 +207,8 @@ def judged(parameters: str, whats: tuple[str, ...]) -> Any:
                 e.excluded += 1
                 continue
             for what, own in rows.items():
-                m, one = measured(found, what), Case(what=what, **case)
-                answer = compare(claim.kind, m)
-                e.cases += 1
-                e.violated += answer is Answer.VIOLATED
-                e.undecided += answer is Answer.UNDECIDED
-                if answer is Answer.VIOLATED:
-                    e.counterexample = e.counterexample or one
-                if e.ratio is None or m.ratio > e.ratio:
-                    e.ratio, e.bound, e.measured, e.witness = m.ratio, m.bound, m.value, one
+                m = measured(found, what)
+                runs.judge(claim, e, Case(what=what, **case), m)
                 label = runs.LABELS[case["regularizer"]]
                 own.append(
                     [label, case["k"], case["d"], case["tau"], case["eta_beta_T"], m.value, m.bound]
@@ -320,8 +293,6 @@ def vacuous(claim: Claim, run: Run, e: Evidence) -> None:
         )
 
 
-ARITHMETIC = "float64; three standard errors of the mean over runs"
-
 CLAIM = Claim(
     id="generalization-bound",
     title="Generalization of the true loss",
@@ -345,7 +316,7 @@ CLAIM = Claim(
             judged("centers", ("two-sided",)),
             scope="entropy, 1.5-entmax, L2; k = 2, 3, 6, d = 1, 2, 4; 40 points, 50 steps, the "
             "centers are the parameters",
-            arithmetic=ARITHMETIC,
+            arithmetic=runs.ARITHMETIC,
         ),
         Study(
             "gap-free",
@@ -353,14 +324,14 @@ CLAIM = Claim(
             judged("centers", ("gap-free",)),
             scope="the same runs",
             sharper="no gap term, with the Lipschitz constant of the true loss",
-            arithmetic=ARITHMETIC,
+            arithmetic=runs.ARITHMETIC,
         ),
         Study(
             "stability",
             Method.EXPERIMENT,
             judged("centers", ("distance",)),
             scope="the same runs: the distance of two runs whose data differ in one point",
-            arithmetic=ARITHMETIC,
+            arithmetic=runs.ARITHMETIC,
         ),
         Study(
             "transformer",
@@ -368,7 +339,7 @@ CLAIM = Claim(
             judged("transformer", WHATS),
             scope="all three with the matrices of the transformer as parameters; 40 tasks of 12 "
             "points, 20 steps, binary code, gamma = 1, spectral norms at most 1/2",
-            arithmetic=ARITHMETIC,
+            arithmetic=runs.ARITHMETIC,
         ),
         Study(
             "vacuous",

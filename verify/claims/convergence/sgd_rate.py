@@ -11,7 +11,6 @@ import sympy
 import z3
 
 from verify.claim import (
-    Answer,
     Case,
     Claim,
     Evidence,
@@ -23,7 +22,6 @@ from verify.claim import (
     Run,
     Source,
     Table,
-    compare,
 )
 from verify.claims.convergence import _runs as runs
 from verify.claims.convergence import _transformer as transformer
@@ -205,22 +203,16 @@ def descent(run: Run) -> Iterator[Step]:
 
 
 def cases(parameters: str, regularizers: tuple[Any, ...], run: Run, seed: int) -> Iterator[Case]:
-    whole = run.profile.factor >= 1
-    sizes = ((2, 1), (3, 2), (6, 4)) if whole else ((2, 1), (3, 2))
-    for regularizer in regularizers:
-        for k, d in sizes:
-            for tau in (1.0, 0.1):
-                for steps in (20, 80) if whole or parameters == "centers" else (20,):
-                    yield Case(
-                        parameters=parameters,
-                        regularizer=regularizer,
-                        k=k,
-                        d=d,
-                        tau=tau,
-                        steps=steps,
-                        runs=run.count(40 if parameters == "centers" else 20, 10),
-                        seed=seed % 2**32,
-                    )
+    plain = parameters == "centers"
+    for setting in runs.settings(regularizers, run):
+        for steps in (20, 80) if run.profile.factor >= 1 or plain else (20,):
+            yield Case(
+                parameters=parameters,
+                **setting,
+                steps=steps,
+                runs=run.count(40 if plain else 20, 10),
+                seed=seed % 2**32,
+            )
 
 
 def judged(parameters: str, regularizers: tuple[Any, ...]) -> Any:
@@ -234,14 +226,7 @@ def judged(parameters: str, regularizers: tuple[Any, ...]) -> Any:
             if m.note:
                 e.excluded += 1
                 continue
-            answer = compare(claim.kind, m)
-            e.cases += 1
-            e.violated += answer is Answer.VIOLATED
-            e.undecided += answer is Answer.UNDECIDED
-            if answer is Answer.VIOLATED:
-                e.counterexample = e.counterexample or case
-            if e.ratio is None or m.ratio > e.ratio:
-                e.ratio, e.bound, e.measured, e.witness = m.ratio, m.bound, m.value, case
+            runs.judge(claim, e, case, m)
             label, extra = runs.LABELS[case["regularizer"]], m.answers
             row = [label, case["k"], case["d"], case["tau"], case["steps"]]
             row += [m.value, m.bound, m.ratio, extra["alpha"] ** 2, extra["informative from"]]
@@ -287,9 +272,8 @@ def by_steps(claim: Claim, run: Run, e: Evidence) -> None:
                 runs=run.count(30, 8),
                 seed=(e.seed or 0) % 2**32,
             )
-            m = measure(case)
-            e.cases += 1
-            e.violated += compare(claim.kind, m) is Answer.VIOLATED
+            answer, m = claim.judge(case)
+            e.count(answer)
             row += [m.value, m.bound]
         rows.append(row)
     names = ("entropy, measured", "entropy, bound", "L2, measured", "L2, bound")
@@ -313,7 +297,6 @@ def by_steps(claim: Claim, run: Run, e: Evidence) -> None:
     )
 
 
-ARITHMETIC = "float64; three standard errors of the mean over runs"
 WEAK = "the L2 loss, which is not smooth, at the weakly convex rate"
 
 CLAIM = Claim(
@@ -339,7 +322,7 @@ CLAIM = Claim(
             judged("centers", SMOOTH),
             scope="entropy and 1.5-entmax, k = 2, 3, 6, d = 1, 2, 4, tau = 1, 0.1; 40 points, the "
             "centers are the parameters",
-            arithmetic=ARITHMETIC,
+            arithmetic=runs.ARITHMETIC,
         ),
         Study(
             "transformer-runs",
@@ -347,7 +330,7 @@ CLAIM = Claim(
             judged("transformer", SMOOTH),
             scope="the same with the twelve matrices of the transformer as parameters; 12 points, "
             "binary code, gamma = 1, spectral norms at most 1/2",
-            arithmetic=ARITHMETIC,
+            arithmetic=runs.ARITHMETIC,
         ),
         Study(
             "weakly-convex-runs",
@@ -356,7 +339,7 @@ CLAIM = Claim(
             scope="L2, the same settings, against the weakly convex rate",
             variant=WEAK,
             assuming=(),
-            arithmetic=ARITHMETIC,
+            arithmetic=runs.ARITHMETIC,
         ),
         Study(
             "transformer-weakly-convex",
@@ -365,7 +348,7 @@ CLAIM = Claim(
             scope="L2, the transformer, against the weakly convex rate",
             variant=WEAK,
             assuming=(),
-            arithmetic=ARITHMETIC,
+            arithmetic=runs.ARITHMETIC,
         ),
         Study(
             "by-steps",

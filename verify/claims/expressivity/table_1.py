@@ -83,9 +83,7 @@ def judged(implementation: str, file: str, command: str) -> Callable[[Claim, Run
         rows = []
         for s in statements(found):
             answer = s.decide()
-            e.cases += 1
-            e.violated += answer is Answer.VIOLATED
-            e.undecided += answer is Answer.UNDECIDED
+            e.count(answer)
             rows.append([s.says, *map(rounded, s.larger), *map(rounded, s.smaller), str(answer)])
         e.measured, e.bound = rounded(found[GROWING[-1], "forward"][0]), rounded(PAPER[1000][0])
         e.note = f"batch {BATCH}, {where(record)}"

@@ -118,6 +118,12 @@ def ends(cell: Cell, side: str, name: str, bound: float = 1.0) -> Statement:
     return Statement(f"final loss, {name}", side, bound, (cell,), final(cell))
 
 
+def apart(cell: Cell, base: Cell, side: str, name: str, bound: float = 0.0) -> Statement:
+    """The final loss of a cell less that of another is below or above a bound."""
+    less = difference(final(cell), final(base))
+    return Statement(f"final loss, {name}", side, bound, (cell, base), less)
+
+
 def average(cell: Cell) -> Values:
     """The mean of the relative loss over the training: the larger, the slower."""
 
@@ -174,12 +180,13 @@ def study(
     name: str = "",
     variant: str = "",
 ) -> Study:
-    """The check that decides statements on the results at one scale."""
+    """The check that decides statements on the results at one scale; figures without data are left
+    out."""
 
     def examine(claim: Claim, run: Run, e: Evidence) -> None:
         judge(e, scale, statements(scale), reference_results())
         if figures is not None and e.cases:
-            e.tables += figures(scale, reference_results())
+            e.tables += [t for t in figures(scale, reference_results()) if t.rows]
 
     return Study(
         name or scale,

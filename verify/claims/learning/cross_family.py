@@ -37,7 +37,7 @@ def statements(scale: str) -> list[Statement]:
 def figures(scale: str, results: Results) -> list[Table]:
     found = [_grid(scale, results, code) for code in CODES]
     found += [_steps(cell, scale, results) for cell in find(ROW, scale)]
-    return [table for table in found if table.rows]
+    return found
 
 
 def _grid(scale: str, results: Results, code: str) -> Table:

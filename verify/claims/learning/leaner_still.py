@@ -5,10 +5,9 @@ from __future__ import annotations
 from verify.claim import Source, Table
 from verify.claims.learning._shared import (
     Statement,
+    apart,
     curves,
-    difference,
     ends,
-    final,
     find,
     label,
     learning_claim,
@@ -40,12 +39,7 @@ def statements(scale: str) -> list[Statement]:
 
 def as_well(scale: str) -> list[Statement]:
     base = one(ROW, scale, code="binary", regularizer="l2", log_loss=False)
-    found = []
-    for cell in others(scale):
-        less = difference(final(cell), final(base))
-        said = f"final loss, {named(cell)} less {named(base)}"
-        found.append(Statement(said, "<", 0.0, (cell, base), less))
-    return found
+    return [apart(cell, base, "<", f"{named(cell)} less {named(base)}") for cell in others(scale)]
 
 
 def many_steps(scale: str) -> list[Statement]:
@@ -72,7 +66,7 @@ def figures(scale: str, results: Results) -> list[Table]:
         full = f"{title}, τ = 0.1: loss on held-out tasks, median and quartiles of the seeds"
         series = {named(cell): cell for cell in cells}
         found.append(curves(f"{name}-{scale}", full, series, results, log_y=True))
-    return [table for table in found if table.rows]
+    return found
 
 
 CLAIM = learning_claim(

@@ -5,10 +5,9 @@ from __future__ import annotations
 from verify.claim import Source, Table
 from verify.claims.learning._shared import (
     Statement,
+    apart,
     curves,
-    difference,
     ends,
-    final,
     find,
     label,
     learning_claim,
@@ -28,9 +27,7 @@ def statements(scale: str) -> list[Statement]:
         found.append(ends(cell, "<", name))
         if s.d != 4:
             base = one(ROW, scale, code=s.code, d=4)
-            change = difference(final(cell), final(base))
-            said = f"final loss, {name} less d = 4"
-            found.append(Statement(said, "<", SAME, (cell, base), change))
+            found.append(apart(cell, base, "<", f"{name} less d = 4", SAME))
     return found
 
 

@@ -6,10 +6,9 @@ from constructions.tasks import FAMILIES
 from verify.claim import Source, Table
 from verify.claims.learning._shared import (
     Statement,
+    apart,
     curves,
-    difference,
     ends,
-    final,
     find,
     label,
     learning_claim,
@@ -35,9 +34,7 @@ def statements(scale: str) -> list[Statement]:
         elif s.regularizer == "l2":
             same = {"family": s.family, "code": s.code, "temperature": 1.0}
             other = one(ROW, scale, regularizer="ne", **same)
-            said = f"final loss, L2 less NE, {name.replace(', L2', '')}"
-            better = difference(final(cell), final(other))
-            found.append(Statement(said, "<", 0.0, (cell, other), better))
+            found.append(apart(cell, other, "<", f"L2 less NE, {name.replace(', L2', '')}"))
     return found
 
 
@@ -65,7 +62,7 @@ def figures(scale: str, results: Results) -> list[Table]:
             series = {label(cell): cell for cell in cells}
             name = f"{family}-tau{tau:g}-{scale}"
             found.append(curves(name, title, series, results, log_y=True))
-    return [table for table in found if table.rows]
+    return found
 
 
 CLAIM = learning_claim(

@@ -45,9 +45,7 @@ def on_grid(claim: Claim, run: Run, e: Evidence) -> None:
             for value, instance in zip(values[at], made, strict=True):
                 m = against_sharp(s, value)
                 answer = compare(claim.kind, m)
-                e.cases += 1
-                e.violated += answer is Answer.VIOLATED
-                e.undecided += answer is Answer.UNDECIDED
+                e.count(answer)
                 if m.value / m.bound > worst:
                     worst = e.ratio = m.value / m.bound
                     e.measured, e.bound = m.value, m.bound

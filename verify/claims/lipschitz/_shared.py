@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from typing import Any
 
@@ -15,9 +15,11 @@ from hypothesis import strategies as st
 from constructions.trainable import MATRICES, Tensor, TrainableTransformer
 from verify.bounds.evaluate import Setting, fast
 from verify.bounds.geometry import TokenSet
-from verify.claim import Case, Source
+from verify.claim import Case, Claim, Evidence, Source
 
 EPS = 2.0**-52
+
+ARITHMETIC = "float64 with a rounding bound"
 
 RECONSTRUCTION = (
     "The paper's own constants were not available; where the claim needs one, it is a "
@@ -136,10 +138,28 @@ def at(expression: Any, setting: Setting) -> float:
     return float(numeric(expression)(*setting.arguments))
 
 
+def largest(claim: Claim, e: Evidence, cases: Iterable[Case]) -> float:
+    """The largest value of some cases; all are judged and counted."""
+    best = 0.0
+    for case in cases:
+        answer, m = claim.judge(case)
+        e.count(answer)
+        best = max(best, float(m.value))
+    return best
+
+
 # ---- token sets with numbers of their own --------------------------------------------------
 
 QUERY, KEYS = (TokenSet(*sympy.symbols(f"R{i} m{i} r{i}", positive=True)) for i in "01")
 SHARPNESS, NORM = sympy.symbols("c B", positive=True)
+
+
+def geometry(name: str, e: int) -> tuple[TokenSet, TokenSet]:
+    """Query and keys in the unit cube, or query in a ball of radius 2 and keys in the unit ball."""
+    if name == "cube":
+        cube = TokenSet(math.sqrt(e), math.sqrt(e) / 2, math.sqrt(e) / 2)
+        return cube, cube
+    return TokenSet(2.0, 0.0, 2.0), TokenSet(1.0, 0.0, 1.0)
 
 
 @cache

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import replace
 
 from verify.bounds import theorem
 from verify.bounds.evaluate import Setting
-from verify.claim import Answer, Case, Claim, Evidence, Plot, Run, Table
+from verify.claim import Claim, Evidence, Plot, Run, Table
 from verify.claims.lipschitz._search import Searcher, put_into
-from verify.claims.lipschitz._shared import at
+from verify.claims.lipschitz._shared import at, largest
 from verify.claims.lipschitz._theorem import (
     attacked,
     case_of_instance,
@@ -18,18 +17,6 @@ from verify.claims.lipschitz._theorem import (
     lifted,
     slope,
 )
-
-
-def largest(claim: Claim, e: Evidence, cases: Iterable[Case]) -> float:
-    """The largest value of some cases; all are judged and counted."""
-    best = 0.0
-    for case in cases:
-        answer, m = claim.judge(case)
-        e.cases += 1
-        e.violated += answer is Answer.VIOLATED
-        e.undecided += answer is Answer.UNDECIDED
-        best = max(best, float(m.value))
-    return best
 
 
 def by_temperature(claim: Claim, run: Run, e: Evidence) -> None:

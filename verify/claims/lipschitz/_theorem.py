@@ -17,8 +17,6 @@ from verify.bounds.evaluate import Number, Setting, precise
 from verify.claim import Case, Measured
 from verify.claims.lipschitz._shared import at, read, rounding
 
-ARITHMETIC = "float64 with a rounding bound"
-
 
 def measure(case: Case) -> Measured:
     """The norm of the gradient of the loss in all parameters, against the sharp constant."""

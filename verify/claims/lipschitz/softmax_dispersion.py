@@ -18,8 +18,10 @@ from verify.bounds import lemmas
 from verify.bounds.geometry import TokenSet
 from verify.claim import Case, Claim, Evidence, Kind, Measured, Method, Run, Source
 from verify.claims.lipschitz._shared import (
+    ARITHMETIC,
     EPS,
     climb,
+    geometry,
     in_ball,
     in_cube,
     in_spectral_ball,
@@ -67,14 +69,6 @@ def dispersion(query: TokenSet, keys: TokenSet, c: float, B: float) -> float:
     """The smaller of the two bounds."""
     both = (lemmas.dispersion, lemmas.dispersion_ball)
     return min(float(of_sets(form)(query, keys, c, B)) for form in both)
-
-
-def geometry(name: str, e: int) -> tuple[TokenSet, TokenSet]:
-    """Query and keys in the unit cube, or query in a ball of radius 2 and keys in the unit ball."""
-    if name == "cube":
-        cube = TokenSet(math.sqrt(e), math.sqrt(e) / 2, math.sqrt(e) / 2)
-        return cube, cube
-    return TokenSet(2.0, 0.0, 2.0), TokenSet(1.0, 0.0, 1.0)
 
 
 def _stability(case: Case) -> Measured:
@@ -296,7 +290,7 @@ CLAIM = Claim(
             scope="up to 3 coordinates and 4 keys, in a cube or in balls",
             strategy=score_cases(),
             count=300,
-            arithmetic="float64 with a rounding bound",
+            arithmetic=ARITHMETIC,
         ),
         Property(
             "random-softmax",
@@ -311,7 +305,7 @@ CLAIM = Claim(
             search=widest,
             reach=0.97,
             group="where",
-            arithmetic="float64 with a rounding bound",
+            arithmetic=ARITHMETIC,
         ),
         Adversarial(
             "ascent-softmax",
@@ -319,7 +313,7 @@ CLAIM = Claim(
             search=steepest,
             reach=0.97,
             group="norms",
-            arithmetic="float64 with a rounding bound",
+            arithmetic=ARITHMETIC,
         ),
         Study(
             "literal-reading",

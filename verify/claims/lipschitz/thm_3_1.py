@@ -23,10 +23,9 @@ from verify.claim import (
     Source,
 )
 from verify.claims.lipschitz._grid import on_grid
-from verify.claims.lipschitz._shared import RECONSTRUCTION, models
+from verify.claims.lipschitz._shared import ARITHMETIC, RECONSTRUCTION, models
 from verify.claims.lipschitz._sweeps import by_temperature, exponents
 from verify.claims.lipschitz._theorem import (
-    ARITHMETIC,
     attacked,
     case_of_witness,
     exact_instances,

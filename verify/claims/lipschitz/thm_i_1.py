@@ -14,11 +14,13 @@ from verify.bounds.evaluate import Number, Setting, precise
 from verify.bounds.geometry import scene
 from verify.claim import Case, Claim, Evidence, Kind, Measured, Method, Plot, Run, Source, Table
 from verify.claims.lipschitz._shared import (
+    ARITHMETIC,
     RECONSTRUCTION,
     Project,
     as_case,
     at,
     climb,
+    largest,
     model_starts,
     models,
     noise,
@@ -28,8 +30,6 @@ from verify.claims.lipschitz._shared import (
     source,
 )
 from verify.search import Adversarial, Property, Study
-
-ARITHMETIC = "float64 with a rounding bound"
 
 
 def jacobian_norm(
@@ -106,13 +106,7 @@ def by_sharpness(claim: Claim, run: Run, e: Evidence) -> None:
         rows = []
         for gamma in (0.03, 0.3, 1.0, 3.0) if run.profile.factor >= 1 else (0.03, 1.0):
             setting = Setting(code, 4, 6, 4, gamma)
-            top = 0.0
-            for case in worst(setting, run.count(8, 2), run.count(60, 6), rng):
-                answer, m = claim.judge(case)
-                e.cases += 1
-                e.violated += answer == "violated"
-                e.undecided += answer == "undecided"
-                top = max(top, float(m.value))
+            top = largest(claim, e, worst(setting, run.count(8, 2), run.count(60, 6), rng))
             forms = [
                 Number.of(
                     precise(lemmas.output(scene(code, stated=form != "sharp"), form), setting)

@@ -9,7 +9,7 @@ import z3
 
 from verify.claim import Run
 from verify.oracles import smt
-from verify.search import Step
+from verify.search import Step, proved
 
 
 def steps(run: Run) -> Iterator[Step]:
@@ -27,13 +27,13 @@ def _gaps() -> Iterator[Step]:
     j, n = sympy.symbols("j n", integer=True)
     mean = sympy.Sum(p[j] * first, (j, 1, n)) - sympy.Sum(p[j] * v[j], (j, 1, n))
     direct = sympy.Sum(sympy.expand(p[j] * (first - v[j])), (j, 1, n))
-    yield _step(
+    yield proved(
         "gap = tau (P_a^(alpha-1) - sum P_j^alpha) / (alpha-1)",
         sympy.simplify(direct - mean) == 0,
     )
     x = sympy.Symbol("x", positive=True)
     bend = sympy.simplify(sympy.diff(x**alpha, x, 2) / (alpha * less * x ** (less - 1)))
-    yield _step("x^alpha is convex, so the gap is largest at equal other weights", bend == 1)
+    yield proved("x^alpha is convex, so the gap is largest at equal other weights", bend == 1)
     # with less = 1/(1 + c), c >= 0, the exponent is in (1, 2] and every term is concave in m
     c = sympy.Symbol("c", nonnegative=True)
     part = [m**less, -(m**alpha), -((1 - m) ** alpha)]
@@ -44,10 +44,10 @@ def _gaps() -> Iterator[Step]:
     ]
     signs = [sympy.simplify(s).subs(less, 1 / (1 + c)) for s in scaled]
     concave = all(sympy.factor(s).is_nonpositive for s in signs)
-    yield _step("the bound is concave in the largest weight m", concave)
+    yield proved("the bound is concave in the largest weight m", concave)
     at_two = (m - m**2 - (1 - m) ** 2 / (k - 1)).subs(m, (k + 1) / (2 * k))
     stationary = sympy.diff(m - m**2 - (1 - m) ** 2 / (k - 1), m).subs(m, (k + 1) / (2 * k))
-    yield _step(
+    yield proved(
         "alpha = 2: (k-1)/(4k)",
         sympy.simplify(at_two - (k - 1) / (4 * k)) == 0 and sympy.simplify(stationary) == 0,
     )
@@ -57,7 +57,7 @@ def _gaps() -> Iterator[Step]:
     entropy = -m * sympy.log(m) - (1 - m) * sympy.log((1 - m) / (k - 1))
     slope = sympy.diff(top, a).subs(a, 1) - (entropy + sympy.log(m))
     vanishes = sympy.simplify(top.subs(a, 1)) == 0
-    yield _step(
+    yield proved(
         "alpha -> 1: the entropy gap H(P) + log P_a",
         vanishes and sympy.simplify(sympy.expand_log(slope, force=True)) == 0,
     )
@@ -66,7 +66,7 @@ def _gaps() -> Iterator[Step]:
     stationary = sympy.simplify(sympy.diff(m**less - m**alpha, m).subs(m, best))
     level = (best**less - best**alpha) / less / (less ** (less - 1) * alpha**-alpha)
     same = sympy.simplify(sympy.expand_log(sympy.log(sympy.factor(level)), force=True))
-    yield _step(
+    yield proved(
         "sup over k: (alpha-1)^(alpha-2) alpha^(-alpha)",
         sympy.simplify(stationary) == 0 and sympy.simplify(same) == 0,
     )
@@ -74,13 +74,13 @@ def _gaps() -> Iterator[Step]:
 
 def _smooth() -> Iterator[Step]:
     """The Hessian, its bounds up to exponent 3/2, and its blow-up beyond."""
-    yield _step("Hessian = A^T diag(d) A / tau, A = I - 1 s^T / t, every k", _hessian_holds())
+    yield proved("Hessian = A^T diag(d) A / tau, A = I - 1 s^T / t, every k", _hessian_holds())
     # A kills 1 and keeps the complement of 1 and s, so A^T A has the eigenvalues 0, k-2 ones, and
     # what is left of its trace k - 2 + k |s|^2 / t^2
     k, t, square = sympy.symbols("k t ss", positive=True)
     trace = k - 2 * t / t + k * square / t**2
     left = sympy.simplify(trace - (k - 2) - k * square / t**2)
-    yield _step("|A|^2 = k |s|^2 / t^2 <= k", left == 0)
+    yield proved("|A|^2 = k |s|^2 / t^2 <= k", left == 0)
     # 1 <= alpha <= 3/2: with x = P^(3-2 alpha)/t and y = P^(2-alpha), both in [0, 1], entries of d
     # are ((2-alpha) x - alpha y) / (alpha-1)
     a, x, y = z3.Reals("alpha x y")
@@ -98,7 +98,7 @@ def _smooth() -> Iterator[Step]:
     W = sympy.Matrix(w)
     A = sympy.eye(3) - sympy.ones(3, 1) * W.T / sum(w)
     less = A.T * sympy.diag(*w) * A - (sympy.diag(*w) - W * W.T / sum(w))
-    yield _step(
+    yield proved(
         "3/2: A^T diag(s) A = diag s - s s^T / t is at most I, so eigenvalues at least -3",
         less.applyfunc(sympy.simplify) == sympy.zeros(3, 3),
     )
@@ -106,12 +106,12 @@ def _smooth() -> Iterator[Step]:
     only = 2 / T**3 - 3 * T + 3 / T  # k = 2 has one eigenvalue, a function of t in [1, sqrt 2]
     falls = sympy.expand(-sympy.diff(only, T)).is_positive
     ends = only.subs(T, 1) == 2 and sympy.simplify(only.subs(T, sympy.sqrt(2)) + sympy.sqrt(2)) == 0
-    yield _step("3/2, k = 2: eigenvalue between -sqrt(2) and 2", bool(ends and falls))
+    yield proved("3/2, k = 2: eigenvalue between -sqrt(2) and 2", bool(ends and falls))
     # beyond: an entering center has P -> 0 and its entry of d has the factor P^(3-2 alpha)
     over = sympy.Symbol("2 alpha-3", positive=True)
     z = sympy.Symbol("P", positive=True)
     blow = sympy.limit(z**-over, z, 0, "+") == sympy.oo
-    yield _step("alpha > 3/2: P^(3-2 alpha) is unbounded", blow)
+    yield proved("alpha > 3/2: P^(3-2 alpha) is unbounded", blow)
 
 
 def _hessian_holds() -> bool:
@@ -133,7 +133,3 @@ def _hessian_holds() -> bool:
     entry = sympy.simplify(d * dr - (-ds * x - 2 * s * dr))  # so sum d dr = -sum ds x
     H_dr = d * dr - s / t * sum_d_dr
     return entry == 0 and sympy.simplify(dg - H_dr.subs(sum_d_dr, -sum_ds_x)) == 0
-
-
-def _step(scope: str, holds: bool) -> Step:
-    return Step(scope, "proved" if holds else "unknown")

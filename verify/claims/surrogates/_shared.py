@@ -19,6 +19,8 @@ gap overtakes sqrt(2 log k)."""
 DIGITS = 40
 """Decimal digits for what is not rational."""
 
+ARITHMETIC = "float64 with a rounding bound, else mpmath (50 digits)"
+
 SCRIPT = Script("surrogates", lambda case: {"r": case["r"], "tau": case["tau"]})
 
 

@@ -38,7 +38,7 @@ from verify.claims.surrogates._family import (
     precise_weights,
     vectors,
 )
-from verify.claims.surrogates._shared import DIGITS
+from verify.claims.surrogates._shared import ARITHMETIC, DIGITS
 from verify.claims.surrogates._slopes import (
     ENTMAX,
     distances_of,
@@ -243,14 +243,14 @@ CLAIM = Claim(
             scope="k <= 8, exponents 5/4, 3/2, 7/4",
             strategy=vectors(INNER, min_k=2),
             count=300,
-            arithmetic="float64 with a rounding bound, else mpmath (50 digits)",
+            arithmetic=ARITHMETIC,
         ),
         Adversarial(
             "ascent",
             scope="k = 2, 6, 12, exponents 5/4, 3/2, 7/4",
             search=ascent,
             reach=0.97,
-            arithmetic="float64 with a rounding bound, else mpmath (50 digits)",
+            arithmetic=ARITHMETIC,
         ),
         Property(
             "weights",

@@ -11,19 +11,7 @@ import sympy
 import z3
 from hypothesis import strategies as st
 
-from verify.claim import (
-    Answer,
-    Case,
-    Claim,
-    Evidence,
-    Kind,
-    Measured,
-    Method,
-    Plot,
-    Run,
-    Source,
-    Table,
-)
+from verify.claim import Case, Claim, Evidence, Kind, Measured, Method, Plot, Run, Source, Table
 from verify.claims.surrogates._family import (
     EXPONENTS,
     decided,
@@ -34,9 +22,9 @@ from verify.claims.surrogates._family import (
     precise_weights,
     vectors,
 )
-from verify.claims.surrogates._shared import DIGITS
+from verify.claims.surrogates._shared import ARITHMETIC, DIGITS
 from verify.oracles import smt
-from verify.search import Proof, Property, Step, Study
+from verify.search import Proof, Property, Step, Study, proved
 
 
 def measure(case: Case) -> Measured:
@@ -88,18 +76,15 @@ def likelihood_ratio(run: Run) -> Iterator[Step]:
     # for independent draws of two indices from p, the mean of each monomial factors
     terms = sympy.Poly((w1 - w2) * (r1 - r2), w1, r1, w2, r2).terms()
     total = sum(c * moments[n[:2]] * moments[n[2:]] for n, c in terms)
-    yield Step(
+    yield proved(
         "E_q r - E_p r is half the sum over pairs, for every k",
-        "proved" if sympy.expand(total / 2 - (under_q - under_p)) == 0 else "refuted",
+        sympy.expand(total / 2 - (under_q - under_p)) == 0,
     )
     # on the support of q, r / tau = const - q^(beta-1) / (beta-1), so with p = exp(-r / tau) / Z
     q, beta = sympy.symbols("q beta", positive=True)
     log_w = sympy.log(q) - q ** (beta - 1) / (beta - 1)
     rise = sympy.simplify(sympy.diff(log_w, q) * q - (1 - q ** (beta - 1)))
-    yield Step(
-        "d log w / d log q = 1 - q^(beta-1), which is >= 0 for q <= 1",
-        "proved" if rise == 0 else "refuted",
-    )
+    yield proved("d log w / d log q = 1 - q^(beta-1), which is >= 0 for q <= 1", rise == 0)
     # so in every pair w and r are ordered oppositely; off the support w is 0 and r the larger
     a, b, c, d = z3.Reals("w_i w_j r_i r_j")
     opposite = [z3.Implies(a > b, c <= d), z3.Implies(a < b, c >= d)]
@@ -112,16 +97,13 @@ def single_crossing(run: Run) -> Iterator[Step]:
     alpha = 1 + less
     weight = v ** (1 / less)  # v = (alpha-1) z - theta
     slope = sympy.diff(weight, v) * less / weight ** (2 - alpha)
-    yield Step(
-        "a weight p has slope p^(2-alpha) in z",
-        "proved" if sympy.simplify(slope) == 1 else "unknown",
-    )
+    yield proved("a weight p has slope p^(2-alpha) in z", sympy.simplify(slope) == 1)
     # with v = exp(-x), x > 0: v^(2-beta) / v^(2-alpha) = exp((beta-alpha) x) > 1
     x, step = sympy.symbols("x step", positive=True)
     ratio = (sympy.exp(-x) ** (2 - (alpha + step)) / sympy.exp(-x) ** (2 - alpha)).simplify()
-    yield Step(
+    yield proved(
         "where they meet, at 0 < v < 1, the larger exponent has the larger slope",
-        "proved" if sympy.simplify(ratio - sympy.exp(step * x)) == 0 else "unknown",
+        sympy.simplify(ratio - sympy.exp(step * x)) == 0,
     )
     # a second road: dp_j/dalpha = s_j (phi(v_j) - mean phi) with s = p^(2-alpha), v = p^(alpha-1),
     # so dS/dalpha is a covariance of r with a function of v that rises while r falls
@@ -134,9 +116,9 @@ def single_crossing(run: Run) -> Iterator[Step]:
     move = sympy.solve(kkt, sympy.diff(p, alpha))[0] / p ** (2 - alpha)
     want = phi.subs(v, p ** (alpha - 1)) - sympy.diff(mu, alpha)
     same = sympy.simplify(sympy.expand(sympy.expand_log(move - want, force=True)))
-    yield Step(
+    yield proved(
         "dS/dalpha is the covariance of r with an increasing function of the weights: <= 0",
-        "proved" if rise == 0 and same == 0 else "unknown",
+        rise == 0 and same == 0,
     )
 
 
@@ -150,9 +132,7 @@ def curve(claim: Claim, run: Run, e: Evidence) -> None:
         r = [Fraction(0)] + [excess] * (k - 1)
         for alpha, beta in pairwise(EXPONENTS):
             answer, _ = claim.judge(Case(r=r, tau=tau, alpha=alpha, beta=beta))
-            e.cases += 1
-            e.violated += answer is Answer.VIOLATED
-            e.undecided += answer is Answer.UNDECIDED
+            e.count(answer)
         rows.append([float(excess), *(float_gap(r, tau, a)[0] for a in EXPONENTS)])
     e.tables.append(
         Table(
@@ -196,14 +176,14 @@ CLAIM = Claim(
             scope="k <= 8, L2 against entropy",
             strategy=pairs(EXPONENTS[:1], EXPONENTS[-1:]),
             count=400,
-            arithmetic="float64 with a rounding bound, else mpmath (50 digits)",
+            arithmetic=ARITHMETIC,
         ),
         Study(
             "curve",
             Method.PROPERTY,
             curve,
             scope="k = 6, 48 excesses, 5 regularizers in order",
-            arithmetic="float64 with a rounding bound, else mpmath (50 digits)",
+            arithmetic=ARITHMETIC,
         ),
         Proof(
             "single-crossing",
@@ -218,7 +198,7 @@ CLAIM = Claim(
             strategy=pairs(EXPONENTS, EXPONENTS),
             count=300,
             variant="any two exponents of the entmax family",
-            arithmetic="float64 with a rounding bound, else mpmath (50 digits)",
+            arithmetic=ARITHMETIC,
         ),
         Property(
             "majorization",

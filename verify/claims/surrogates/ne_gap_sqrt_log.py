@@ -35,8 +35,8 @@ from verify.claims.surrogates._family import (
     precise_weights,
     vectors,
 )
-from verify.claims.surrogates._shared import DIGITS, entropy_constant, l2_constant
-from verify.search import Exhaustive, Proof, Property, Step, Study
+from verify.claims.surrogates._shared import ARITHMETIC, DIGITS, entropy_constant, l2_constant
+from verify.search import Exhaustive, Proof, Property, Step, Study, proved
 
 NE = Fraction(1)
 
@@ -109,17 +109,17 @@ def crossing(run: Run) -> Iterator[Step]:
         below = all(bool(w < guess) for k, (w, guess) in sides.items() if k <= 252)
         above = bool(sides[253][0] > sides[253][1])
         golden = bool(sides[253][0] > (1 + arb(5).sqrt()) / 2)
-    yield _step("W0((k-1)/e) < sqrt(2 log k) for k = 2, ..., 252 (balls)", below)
-    yield _step("W0(252/e) > sqrt(2 log 253) (balls)", above)
+    yield proved("W0((k-1)/e) < sqrt(2 log k) for k = 2, ..., 252 (balls)", below)
+    yield proved("W0(252/e) > sqrt(2 log 253) (balls)", above)
     # c = W0((k-1)/e) means k = 1 + c e^(c+1); h(c) = c^2 - 2 log k
     c = sympy.Symbol("c", positive=True)
     h = c**2 - 2 * sympy.log(1 + c * sympy.exp(c + 1))
     lower = 2 * c - 2 * (1 + c) / c  # h' without the 1 in its denominator
     excess = sympy.simplify((sympy.diff(h, c) - lower) * c * (1 + c * sympy.exp(c + 1)) / (1 + c))
-    yield _step("h'(c) > 2 c - 2 (1 + c)/c", excess.is_positive is True)
+    yield proved("h'(c) > 2 c - 2 (1 + c)/c", excess.is_positive is True)
     beyond = sympy.expand((lower * c / 2).subs(c, c + (1 + sympy.sqrt(5)) / 2))
-    yield _step("which is positive for c > (1 + sqrt 5)/2", beyond.simplify().is_positive is True)
-    yield _step("W0(252/e) > (1 + sqrt 5)/2 (balls), so h > 0 for every k >= 253", golden)
+    yield proved("which is positive for c > (1 + sqrt 5)/2", beyond.simplify().is_positive is True)
+    yield proved("W0(252/e) > (1 + sqrt 5)/2 (balls), so h > 0 for every k >= 253", golden)
 
 
 def loose(run: Run) -> Iterator[Step]:
@@ -129,12 +129,8 @@ def loose(run: Run) -> Iterator[Step]:
         guesses = {k: _sides(k)[1] for k in range(2, 9)}
         small = all(bool(2 - arb(2) / k < guess) for k, guess in guesses.items())
         empty = bool(guesses[8] > 2)
-    yield _step("2 (1 - 1/k) < sqrt(2 log k) for k = 2, ..., 8 (balls)", small)
-    yield _step("sqrt(2 log 8) > 2, so it holds, and says nothing, for k >= 8", empty)
-
-
-def _step(scope: str, holds: bool) -> Step:
-    return Step(scope, "proved" if holds else "unknown")
+    yield proved("2 (1 - 1/k) < sqrt(2 log k) for k = 2, ..., 8 (balls)", small)
+    yield proved("sqrt(2 log 8) > 2, so it holds, and says nothing, for k >= 8", empty)
 
 
 def curves(claim: Claim, run: Run, e: Evidence) -> None:
@@ -198,7 +194,7 @@ CLAIM = Claim(
             assuming=(),
             cases=lambda run: (worst(k) for k in range(2, 1000)),
             until_violation=True,
-            arithmetic="float64 with a rounding bound, else mpmath (50 digits)",
+            arithmetic=ARITHMETIC,
         ),
         Exhaustive(
             "every-k-up-to-252",
@@ -221,7 +217,7 @@ CLAIM = Claim(
             assuming=(),
             measure=weights_distance,
             variant="read as a bound of the distance between weights: true",
-            arithmetic="float64 with a rounding bound, else mpmath (50 digits)",
+            arithmetic=ARITHMETIC,
         ),
         Proof(
             "weights-distance-loose",

@@ -13,19 +13,7 @@ import z3
 from hypothesis import strategies as st
 
 from constructions import surrogate_weights
-from verify.claim import (
-    Answer,
-    Case,
-    Claim,
-    Evidence,
-    Kind,
-    Measured,
-    Method,
-    Plot,
-    Run,
-    Source,
-    Table,
-)
+from verify.claim import Case, Claim, Evidence, Kind, Measured, Method, Plot, Run, Source, Table
 from verify.claims.surrogates._family import (
     decided,
     digits_error,
@@ -37,9 +25,9 @@ from verify.claims.surrogates._family import (
     precise_weights,
     vectors,
 )
-from verify.claims.surrogates._shared import DIGITS
+from verify.claims.surrogates._shared import ARITHMETIC, DIGITS
 from verify.oracles import smt
-from verify.search import Adversarial, Proof, Property, Step, Study
+from verify.search import Adversarial, Proof, Property, Step, Study, proved
 
 STEP = 1 / 128
 """Length scale of the search's steps, in units of the temperature."""
@@ -90,7 +78,7 @@ def constants(run: Run) -> Iterator[Step]:
     jacobian = sympy.Matrix(3, 3, lambda i, j: sympy.diff(p[i], z[j]))
     stated = sympy.diag(*p) - sympy.Matrix(p) * sympy.Matrix(p).T
     same = (jacobian - stated).applyfunc(sympy.simplify) == sympy.zeros(3, 3)
-    yield Step("entropy: J = diag P - P P^T (k = 3)", "proved" if same else "unknown")
+    yield proved("entropy: J = diag P - P P^T (k = 3)", same)
     low, high, mean, second = z3.Reals("low high mean second")
     inside = [second <= (low + high) * mean - low * high]  # E (high - v)(v - low) >= 0
     quarter = 4 * (second - mean * mean) <= (high - low) * (high - low)
@@ -110,9 +98,9 @@ def limited_range(run: Run) -> Iterator[Step]:
     """
     p, lam, t = sympy.symbols("p lambda t", positive=True)
     secular = sympy.simplify(p**2 / (p - lam) - p - lam * p / (p - lam))
-    yield Step("secular equation", "proved" if secular == 0 else "refuted")
+    yield proved("secular equation", secular == 0)
     bend = sympy.simplify(sympy.diff(t / (1 - t), t, 2) - 2 / (1 - t) ** 3)
-    yield Step("phi is convex below 1", "proved" if bend == 0 else "refuted")
+    yield proved("phi is convex below 1", bend == 0)
     a, n, x, ell, y = z3.Reals("a n x l y")
     # y = phi(q_2), cleared of denominators; q_2 = y / (1 + y) >= l
     extreme = [a > 0, n >= 0, x > 0, ell == x * (1 + a), ell < 1]
@@ -178,9 +166,7 @@ def by_temperature(claim: Claim, run: Run, e: Evidence) -> None:
         for alpha in (Fraction(1), Fraction(2)):
             case = hunt(alpha, 6, tau, float(1 / tau), rng)
             answer, m = claim.judge(case)
-            e.cases += 1
-            e.violated += answer is Answer.VIOLATED
-            e.undecided += answer is Answer.UNDECIDED
+            e.count(answer)
             row += [float(m.value) ** 0.5, float(m.bound) ** 0.5]
             if row[-2] < 0.97 * row[-1]:
                 e.problem = f"{label(alpha)}, temperature {row[0]}: {row[-2]} of {row[-1]} reached"
@@ -241,7 +227,7 @@ CLAIM = Claim(
             scope="k <= 8, softmax",
             strategy=pairs(Fraction(1)),
             count=200,
-            arithmetic="float64 with a rounding bound, else mpmath (50 digits)",
+            arithmetic=ARITHMETIC,
         ),
         Adversarial(
             "ascent-l2",

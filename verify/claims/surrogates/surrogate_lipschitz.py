@@ -5,13 +5,13 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 from fractions import Fraction
+from functools import partial
 
 import numpy as np
 import sympy
 import z3
 
 from verify.claim import (
-    Answer,
     Case,
     Claim,
     Evidence,
@@ -25,6 +25,7 @@ from verify.claim import (
     compare,
 )
 from verify.claims.surrogates._family import label
+from verify.claims.surrogates._shared import ARITHMETIC
 from verify.claims.surrogates._slopes import (
     ENTMAX,
     L2,
@@ -38,7 +39,7 @@ from verify.claims.surrogates._slopes import (
     turn,
 )
 from verify.oracles import smt
-from verify.search import Adversarial, Exhaustive, Proof, Step, Study
+from verify.search import Adversarial, Exhaustive, Proof, Step, Study, proved
 
 SHARP = "the sharp constants, free of the temperature"
 
@@ -74,26 +75,26 @@ def constants(run: Run) -> Iterator[Step]:
     value = (threshold * total - squares) / tau
     entry = sympy.diff(value, total) + sympy.diff(value, squares) * 2 * rj
     weight = (threshold - rj) / tau
-    yield _step("L2: dS/dr_j = 2 P_j - 1/s", sympy.simplify(entry - (2 * weight - 1 / s)) == 0)
+    yield proved("L2: dS/dr_j = 2 P_j - 1/s", sympy.simplify(entry - (2 * weight - 1 / s)) == 0)
     p, q = z3.Reals("p q")  # q = 1/s
     top = z3.If(2 * p >= q, 2 * p - q, q - 2 * p)
     yield smt.decide("|2p - 1/s| <= 2p + 1/s", [p >= 0, q >= 0], top <= 2 * p + q)
     yield smt.decide("|2p - 1/s| = 2p - 1/s if p >= 1/s", [q >= 0, p >= q], top == 2 * p - q)
-    yield _step(
+    yield proved(
         "so the sum is at most 3 - 2/s: one weight is at least 1/s",
         sympy.simplify(2 - 1 / s + (s - 1) / s - (3 - 2 / s)) == 0,
     )
     square = sympy.Symbol("N")  # |P|^2 <= 1
     length = 4 * square - 4 / s + s / s**2
     same = sympy.simplify(length - 4 * square + 3 / s) == 0
-    yield _step("L2: |grad S|^2 = 4 |P|^2 - 3/s <= 4 - 3/s", same)
+    yield proved("L2: |grad S|^2 = 4 |P|^2 - 3/s <= 4 - 3/s", same)
 
     # entropy: with u_j = (r_j - S)/tau the entries are P_j (1 - u_j); B = {u_j > 1} has mass b
     b, inner, outer, others = sympy.symbols("b H_B H_C k-1", positive=True)
     entropy = b * inner + (1 - b) * outer - b * sympy.log(b) - (1 - b) * sympy.log(1 - b)
     excess = b * inner - b * sympy.log(b) - b * entropy - b  # sum over B of P_j (u_j - 1)
     grouped = b * (1 - b) * (inner - outer + sympy.log(1 - b) - sympy.log(b)) - b
-    yield _step("entropy: sum_B P_j (u_j - 1), by entropies", sympy.expand(excess - grouped) == 0)
+    yield proved("entropy: sum_B P_j (u_j - 1), by entropies", sympy.expand(excess - grouped) == 0)
     # largest at H_B = log(k-1), H_C = 0; there 1 + 2 excess has its maximum where it is 1/(1-2b)
     best = 1 + 2 * grouped.subs({inner: sympy.log(others), outer: 0})
     logs = sympy.Symbol("logs")  # log(others) + log(1-b) - log(b)
@@ -101,12 +102,8 @@ def constants(run: Run) -> Iterator[Step]:
     at = sympy.solve((1 - 2 * b) * logs - 2, logs)[0]
     rate = rate - 2 * ((1 - 2 * b) * (sympy.log(others) + sympy.log(1 - b) - sympy.log(b)) - 2)
     level = 1 + 2 * (b * (1 - b) * at - b) - 1 / (1 - 2 * b)
-    yield _step("entropy: its maximum over b is 1/(1 - 2b)", sympy.simplify(rate) == 0)
-    yield _step("with 2/(1 - 2b) = log((k-1)(1-b)/b): M_k", sympy.simplify(level) == 0)
-
-
-def _step(scope: str, holds: bool) -> Step:
-    return Step(scope, "proved" if holds else "unknown")
+    yield proved("entropy: its maximum over b is 1/(1 - 2b)", sympy.simplify(rate) == 0)
+    yield proved("with 2/(1 - 2b) = log((k-1)(1-b)/b): M_k", sympy.simplify(level) == 0)
 
 
 def six_decades(claim: Claim, run: Run, e: Evidence) -> None:
@@ -122,9 +119,7 @@ def six_decades(claim: Claim, run: Run, e: Evidence) -> None:
             farthest = max(farthest, *case["r"], *case["other"])
             m = slope(case)
             answer = compare(Kind.TIGHT, m)
-            e.cases += 1
-            e.violated += answer is Answer.VIOLATED
-            e.undecided += answer is Answer.UNDECIDED
+            e.count(answer)
             row += [float(m.value), float(m.bound)]
             if m.value < 0.97 * m.bound:
                 e.problem = f"{label(alpha)} at temperature {tau}: reached {row[-2]} of {row[-1]}"
@@ -203,6 +198,8 @@ def turning(claim: Claim, run: Run, e: Evidence) -> None:
     )
 
 
+steepest = partial(Adversarial, measure=slope, kind=Kind.TIGHT, reach=0.97, variant=SHARP)
+
 CLAIM = Claim(
     id="surrogate-lipschitz",
     title="How the Lipschitz constant of the surrogate depends on the temperature",
@@ -230,35 +227,23 @@ CLAIM = Claim(
             arithmetic="exact rationals (L2), float64 with a rounding bound (entropy)",
         ),
         Proof("constants", Method.SYMBOLIC, constants, scope="every k, r, tau", variant=SHARP),
-        Adversarial(
+        steepest(
             "ascent-l2",
             scope="L2, largest-entry norm, constant 3 - 2/k",
             search=ascent(L2),
-            measure=slope,
-            kind=Kind.TIGHT,
-            reach=0.97,
-            variant=SHARP,
             arithmetic="float64 search, exact judge",
         ),
-        Adversarial(
+        steepest(
             "ascent-l2-euclidean",
             scope="L2, Euclidean norm, squares: constant 4 - 3/k",
             search=ascent(L2, "2"),
-            measure=slope,
-            kind=Kind.TIGHT,
-            reach=0.97,
-            variant=SHARP,
             arithmetic="float64 search, exact judge",
         ),
-        Adversarial(
+        steepest(
             "ascent-ne",
             scope="entropy, largest-entry norm, constant M_k",
             search=ascent(NE),
-            measure=slope,
-            kind=Kind.TIGHT,
-            reach=0.97,
-            variant=SHARP,
-            arithmetic="float64 with a rounding bound, else mpmath (50 digits)",
+            arithmetic=ARITHMETIC,
         ),
         Study(
             "six-decades",

@@ -15,7 +15,7 @@ from constructions import as_fractions, rational_array, surrogate
 from verify.claim import Case, Claim, Kind, Measured, Method, Run, Source
 from verify.claims.surrogates._shared import SCRIPT
 from verify.oracles import smt
-from verify.search import Proof, Property, Step
+from verify.search import Proof, Property, Step, proved
 from verify.strategies import distances
 
 
@@ -55,12 +55,9 @@ def identity(run: Run) -> Iterator[Step]:
     terms = sympy.Sum(sympy.expand(p[j] * (r[j] - least)), (j, 1, k))
     total = sympy.Sum(p[j], (j, 1, k))
     same = sympy.simplify(value - terms - least * total) == 0
-    yield Step(
-        "S - min r = sum of P_j (r_j - min r), every k and every regularizer",
-        "proved" if same else "unknown",
-    )
+    yield proved("S - min r = sum of P_j (r_j - min r), every k and every regularizer", same)
     weight, excess = sympy.symbols("P_j e_j", nonnegative=True)
-    yield Step("no term is negative", "proved" if (weight * excess).is_nonnegative else "unknown")
+    yield proved("no term is negative", (weight * excess).is_nonnegative)
 
 
 def solver(run: Run) -> Iterator[Step]:

@@ -11,19 +11,7 @@ import sympy
 import z3
 from hypothesis import strategies as st
 
-from verify.claim import (
-    Answer,
-    Case,
-    Claim,
-    Evidence,
-    Kind,
-    Measured,
-    Method,
-    Plot,
-    Run,
-    Source,
-    Table,
-)
+from verify.claim import Case, Claim, Evidence, Kind, Measured, Method, Plot, Run, Source, Table
 from verify.claims.surrogates._family import (
     EXPONENTS,
     decided,
@@ -34,9 +22,9 @@ from verify.claims.surrogates._family import (
     precise_gap,
     vectors,
 )
-from verify.claims.surrogates._shared import DIGITS
+from verify.claims.surrogates._shared import ARITHMETIC, DIGITS
 from verify.oracles import smt
-from verify.search import Proof, Property, Step, Study
+from verify.search import Proof, Property, Step, Study, proved
 
 
 def measure(case: Case) -> Measured:
@@ -97,16 +85,13 @@ def rates(run: Run) -> Iterator[Step]:
     )
     # Omega'' = p^(alpha-2) = exp((2 - alpha) (-log p)) with both factors nonnegative
     slack, minus_log = sympy.symbols("slack minus_log", nonnegative=True)
-    yield Step(
-        "Omega'' >= 1 on (0, 1] for 1 <= alpha <= 2",
-        "proved" if (slack * minus_log).is_nonnegative else "unknown",
-    )
+    yield proved("Omega'' >= 1 on (0, 1] for 1 <= alpha <= 2", (slack * minus_log).is_nonnegative)
     alpha, k = sympy.symbols("alpha k", positive=True)
     omega = (1 - k ** (1 - alpha)) / (alpha * (alpha - 1))
     ends = sympy.limit(omega, alpha, 1) - sympy.log(k), omega.subs(alpha, 2) - (1 - 1 / k) / 2
-    yield Step(
+    yield proved(
         "max Omega - min Omega = (1 - k^(1-alpha)) / (alpha (alpha-1)): log k, ..., (k-1)/(2k)",
-        "proved" if all(sympy.simplify(x) == 0 for x in ends) else "unknown",
+        all(sympy.simplify(x) == 0 for x in ends),
     )
 
 
@@ -129,9 +114,7 @@ def curve(claim: Claim, run: Run, e: Evidence) -> None:
         for limit in ("min", "mean"):
             for alpha in (EXPONENTS[0], EXPONENTS[-1]):
                 answer, m = claim.judge(Case(r=r, tau=tau, alpha=alpha, limit=limit))
-                e.cases += 1
-                e.violated += answer is Answer.VIOLATED
-                e.undecided += answer is Answer.UNDECIDED
+                e.count(answer)
                 row.append(float(m.value) if m.value > 0 else None)
                 bounds.append(float(m.bound))
         rows.append([*row, *bounds[:3]])
@@ -188,14 +171,14 @@ CLAIM = Claim(
             scope="k <= 8, exponents 1, 5/4, 3/2, 7/4",
             strategy=cases(EXPONENTS[:-1]),
             count=300,
-            arithmetic="float64 with a rounding bound, else mpmath (50 digits)",
+            arithmetic=ARITHMETIC,
         ),
         Study(
             "curve",
             Method.PROPERTY,
             curve,
             scope="one r, 16 temperatures, both limits, entropy and L2",
-            arithmetic="float64 with a rounding bound, else mpmath (50 digits)",
+            arithmetic=ARITHMETIC,
         ),
     ),
     falsify="an r and a temperature where either distance is larger than its bound",

@@ -10,19 +10,7 @@ import sympy
 import z3
 from hypothesis import strategies as st
 
-from verify.claim import (
-    Answer,
-    Case,
-    Claim,
-    Evidence,
-    Kind,
-    Measured,
-    Method,
-    Plot,
-    Run,
-    Source,
-    Table,
-)
+from verify.claim import Case, Claim, Evidence, Kind, Measured, Method, Plot, Run, Source, Table
 from verify.claims.surrogates._family import (
     EXPONENTS,
     decided,
@@ -33,8 +21,9 @@ from verify.claims.surrogates._family import (
     precise_gap,
     vectors,
 )
+from verify.claims.surrogates._shared import ARITHMETIC
 from verify.oracles import smt
-from verify.search import Proof, Property, Step, Study
+from verify.search import Proof, Property, Step, Study, proved
 
 
 def measure(case: Case) -> Measured:
@@ -74,12 +63,12 @@ def derivatives(run: Run) -> Iterator[Step]:
     value = (threshold * total - squares) / tau
     variance = squares / s - (total / s) ** 2
     rate = sympy.simplify(sympy.diff(value, tau) - s * variance / tau**2)
-    yield Step("L2: s Var_A(r) / tau^2 inside a cell", "proved" if rate == 0 else "refuted")
+    yield proved("L2: s Var_A(r) / tau^2 inside a cell", rate == 0)
     # entropy: S = M1 / M0 with M_n = sum_j r_j^n exp(-beta r_j), so dM_n / dbeta = -M_{n+1}
     M0, M1, M2 = sympy.symbols("M0 M1 M2", positive=True)
     d_beta = -M2 / M0 + M1 * M1 / M0**2
     rate = sympy.simplify(d_beta * sympy.diff(1 / tau, tau) - (M2 / M0 - (M1 / M0) ** 2) / tau**2)
-    yield Step("entropy: Var_P(r) / tau^2", "proved" if rate == 0 else "refuted")
+    yield proved("entropy: Var_P(r) / tau^2", rate == 0)
 
 
 def curve(claim: Claim, run: Run, e: Evidence) -> None:
@@ -91,9 +80,7 @@ def curve(claim: Claim, run: Run, e: Evidence) -> None:
         for low, high in pairwise(grid):
             case = Case(r=r, tau=low, factor=high / low, alpha=alpha)
             answer, _ = claim.judge(case)
-            e.cases += 1
-            e.violated += answer is Answer.VIOLATED
-            e.undecided += answer is Answer.UNDECIDED
+            e.count(answer)
     names = [label(a) for a in EXPONENTS]
     e.tables.append(
         Table(
@@ -138,14 +125,14 @@ CLAIM = Claim(
             scope="k <= 8, exponents 1, 5/4, 3/2, 7/4",
             strategy=cases(EXPONENTS[:-1]),
             count=300,
-            arithmetic="float64 with a rounding bound, else mpmath (50 digits)",
+            arithmetic=ARITHMETIC,
         ),
         Study(
             "curve",
             Method.PROPERTY,
             curve,
             scope="one r, 32 temperatures, 5 regularizers",
-            arithmetic="float64 with a rounding bound, else mpmath (50 digits)",
+            arithmetic=ARITHMETIC,
         ),
     ),
     falsify="an r and two temperatures where the surrogate at the higher one is smaller",
