@@ -1,11 +1,11 @@
 """What the learning claims share: statements about trained cells, and how the data decide them.
 
 A claim is a list of statements. Each is about one number a seed, says on which side of a bound the
-median lies, and is decided by an interval for the median: it holds if the whole interval is on the
-stated side, is violated if the whole interval is on the other, and is undecided else. A statement
-whose cells were not trained at a scale is undecided there, and its row in the table says so; if
-most of them are, the claim is not decided at that scale. docs/theory/learning.md says which rules
-were written after a look at results.
+median lies (or its absolute value), and is decided by an interval for the median: it holds if the
+whole interval is where it should be, is violated if nothing of it is, and is undecided else. A
+statement whose cells were not trained at a scale is undecided there, and its row in the table says
+so; if most of them are, the claim is not decided at that scale. docs/theory/learning.md says which
+rules were written after a look at results.
 """
 
 from __future__ import annotations
@@ -50,12 +50,12 @@ Values = Callable[[Results], Sequence[float]]  # one number a seed
 
 @dataclass(frozen=True)
 class Statement:
-    """The median of `values` is below or above `bound`.
+    """The median of `values` is below, above or within `bound`.
 
     Attributes
     ----------
     says : which quantity of which configurations
-    side : "<" or ">"
+    side : "<", ">", or "within" for an absolute value below the bound
     bound : the number it is compared with
     needs : the cells it is about
     values : one number a seed
@@ -70,15 +70,24 @@ class Statement:
     def missing(self, results: Results) -> bool:
         return not all(results.has(cell) for cell in self.needs)
 
+    @property
+    def stated(self) -> str:
+        return f"within ±{self.bound:g}" if self.side == "within" else f"{self.side} {self.bound:g}"
+
+    def beyond(self, value: float) -> float:
+        """How far a value is on the wrong side; negative on the right one."""
+        if self.side == ">":
+            return self.bound - value
+        return (abs(value) if self.side == "within" else value) - self.bound
+
     def decide(self, found: Interval) -> Answer:
         if not found.seeds:
             return Answer.UNDECIDED
-        low, high = found.low - self.bound, found.high - self.bound
-        if self.side == ">":
-            low, high = -high, -low
-        if high < 0:
+        ends = [self.beyond(found.low), self.beyond(found.high)]
+        if max(ends) < 0:
             return Answer.HOLDS
-        return Answer.VIOLATED if low > 0 else Answer.UNDECIDED
+        across = self.side == "within" and found.low < 0 < found.high
+        return Answer.VIOLATED if min(ends) > 0 and not across else Answer.UNDECIDED
 
 
 def label(cell: Cell, *fields: str) -> str:
@@ -159,17 +168,6 @@ def difference(a: Values, b: Values) -> Values:
     return values
 
 
-def size(values: Values) -> Values:
-    """Absolute values of a difference of medians: |median|, for every seed the same sign."""
-
-    def absolute(results: Results) -> list[float]:
-        found = values(results)
-        sign = 1 if interval(found).value >= 0 else -1
-        return [sign * v for v in found]
-
-    return absolute
-
-
 Statements = Callable[[str], list[Statement]]  # scale -> statements
 
 
@@ -218,15 +216,13 @@ def judge(e: Evidence, scale: str, statements: Sequence[Statement], results: Res
             found = None
         if found is None:
             absent += 1
-            rows.append([s.says, None, None, None, f"{s.side} {s.bound:g}", 0, "not run"])
+            rows.append([s.says, None, None, None, s.stated, 0, "not run"])
             continue
         answer = s.decide(found)
         e.violated += answer is Answer.VIOLATED
         e.undecided += answer is Answer.UNDECIDED
-        rows.append(
-            [s.says, *map(rounded, found[:3]), f"{s.side} {s.bound:g}", found.seeds, str(answer)]
-        )
-        beyond = (found.value - s.bound) * (1 if s.side == "<" else -1)
+        rows.append([s.says, *map(rounded, found[:3]), s.stated, found.seeds, str(answer)])
+        beyond = s.beyond(found.value)
         if beyond > worst:
             worst = beyond
             e.bound, e.measured, e.ratio = s.bound, rounded(found.value), None

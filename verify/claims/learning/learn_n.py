@@ -5,15 +5,13 @@ from __future__ import annotations
 from verify.claim import Source, Table
 from verify.claims.learning._shared import (
     Statement,
+    apart,
     curves,
-    difference,
     ends,
-    final,
     find,
     label,
     learning_claim,
     one,
-    size,
 )
 from verify.experiments.grids import SCALES
 from verify.experiments.results import Results
@@ -30,9 +28,7 @@ def statements(scale: str) -> list[Statement]:
         found.append(ends(cell, "<", name))
         if s.n != SCALES[scale].n:
             base = one(ROW, scale, code=s.code, n=SCALES[scale].n)
-            change = size(difference(final(cell), final(base)))
-            said = f"final loss, {name} less n = {base.settings.n}, size"
-            found.append(Statement(said, "<", SAME, (cell, base), change))
+            found.append(apart(cell, base, "within", f"{name} less n = {base.settings.n}", SAME))
     return found
 
 

@@ -8,15 +8,14 @@ from verify.claim import Source, Table
 from verify.claims.learning._shared import (
     Statement,
     Values,
+    apart,
     curves,
     difference,
     ends,
-    final,
     find,
     label,
     learning_claim,
     one,
-    size,
 )
 from verify.experiments.cells import Cell
 from verify.experiments.results import Results
@@ -64,10 +63,7 @@ def statements(scale: str) -> list[Statement]:
             slower = difference(arrival(bn), arrival(oh))
             said = f"seconds to match one Lloyd step, binary less one-hot, {where}"
             found.append(Statement(said, ">", 0.0, pair, slower))
-            close = size(difference(final(bn), final(oh)))
-            found.append(
-                Statement(f"final loss, binary less one-hot, size, {where}", "<", SAME, pair, close)
-            )
+            found.append(apart(bn, oh, "within", f"binary less one-hot, {where}", SAME))
         else:
             ahead = difference(at_budget(bn, oh), at_budget(oh, oh))
             said = f"loss after a tenth of the time, binary less one-hot, {where}"
