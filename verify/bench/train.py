@@ -87,6 +87,8 @@ def _rates(arguments: tuple[Any, ...], rounds: int, turn: float) -> list[float]:
         Crew(_fast, arguments, side_by_side),
     ]
     try:
+        for crew in crews:
+            crew.rate(0)  # all of them have started when the first turn begins
         found = [[crew.rate(turn) for crew in crews] for _ in range(rounds)]
     finally:
         for crew in crews:

@@ -56,7 +56,7 @@ def figures(scale: str, results: Results) -> list[Table]:
     series = {label(cell): cell for cell in find(ROW, scale)}
     title = "Loss on held-out tasks during training, τ = 1: median and quartiles of the seeds"
     caption = "The summary: no configuration comes below one Lloyd step. The review: L2 does."
-    return [curves(f"curves-{scale}", title, series, results, caption=caption)]
+    return [curves(f"curves-{scale}", title, series, results, caption=caption, log_y=True)]
 
 
 CLAIM = learning_claim(
