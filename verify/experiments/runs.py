@@ -99,7 +99,9 @@ class TrainingRun:
         saved = time.monotonic()
         spent = (self.seconds[-1] if self.seconds else 0.0) - time.process_time()
         every = self.cell.settings.validate_every
-        pool = ThreadPoolExecutor(workers)
+        # a training that has run aground has gradients so small that each product takes ten times
+        # as long; numbers below 1e-38 count as 0 in these threads
+        pool = ThreadPoolExecutor(workers, "train", torch.set_flush_denormal, (True,))
         self._stop.clear()
         try:
             while self.step < self.cell.steps:
