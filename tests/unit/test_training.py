@@ -121,6 +121,22 @@ def test_a_folder_from_before_an_option_can_be_resumed(tmp_path: Path) -> None:
     assert TrainingRun(Cell.load(tmp_path), tmp_path).resumed == 5
 
 
+def test_subnormal_numbers_do_not_slow_training_down(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are 0 in its threads, and what they are elsewhere."""
+
+    def tiny() -> float:
+        return float((torch.full((64,), 1e-30) * torch.full((64,), 1e-9)).max())
+
+    seen, validate = [], Trainer.validate
+    monkeypatch.setattr(Trainer, "validate", lambda self: seen.append(tiny()) or validate(self))
+    settings = Settings(d=2, k=2, n=8, batch=2, validate_every=1, validation_batches=1)
+    list(TrainingRun(Cell(settings, (0,), 2), tmp_path).proceed())
+    assert seen == [0.0, 0.0]
+    assert 0 < tiny() < 1e-38
+
+
 def test_sixty_steps_are_those_of_torch_with_the_plain_model() -> None:
     trainer = Trainer([SMALL], [0], dtype=torch.float64)
     model, draw = SMALL.model, stream("cpu", 0, 1)
