@@ -23,7 +23,7 @@ ADAM_STEPS = 60
 MODELS, STEPS = 3000, 10_000  # of the paper
 PAPER_HOURS = 1000  # "about", for all of its models
 STACKS = {"cpu": STACK, "cuda": 64}  # models in one computation
-TURN = 2.0  # seconds of a turn
+TURNS = {"cpu": 2.0, "cuda": 0.3}  # seconds of a turn
 COLUMNS = (
     "d", "k", "loss",
     "plain as it comes", "plain at its best", "fast",
@@ -37,7 +37,6 @@ def measure(
     batch: int = 32,
     rounds: int = 5,
     device: str = "cpu",
-    turn: float = TURN,
 ) -> list[Table]:
     """Model-steps a second on all cores, or on the GPU. A step is everything: sampling, forward,
     loss, backward, Adam.
@@ -48,7 +47,7 @@ def measure(
     models would take here if all had one of the shapes.
     """
     rows: list[list[Any]] = [
-        [d, k, regularizer, *_rates((d, k, regularizer, n, batch, device), rounds, turn)]
+        [d, k, regularizer, *_rates((d, k, regularizer, n, batch, device), rounds)]
         for d, k in shapes
         for regularizer in REGULARIZERS
     ]
@@ -77,7 +76,7 @@ def _cores() -> int:
     return os.cpu_count() or 1
 
 
-def _rates(arguments: tuple[Any, ...], rounds: int, turn: float) -> list[float]:
+def _rates(arguments: tuple[Any, ...], rounds: int) -> list[float]:
     """Model-steps a second of the three, and how the fast one compares with the other two."""
     device = arguments[-1]
     side_by_side = 1 if device == "cuda" else _cores()
@@ -89,7 +88,7 @@ def _rates(arguments: tuple[Any, ...], rounds: int, turn: float) -> list[float]:
     try:
         for crew in crews:
             crew.rate(0)  # all of them have started when the first turn begins
-        found = [[crew.rate(turn) for crew in crews] for _ in range(rounds)]
+        found = [[crew.rate(TURNS[device]) for crew in crews] for _ in range(rounds)]
     finally:
         for crew in crews:
             crew.dismiss()

@@ -31,7 +31,9 @@ from verify.files import write_atomically
 def bench_command(
     names: tuple[str, ...], rounds: int, as_list: bool, as_json: bool, out: Path | None, device: str
 ) -> int:
-    """How fast it is: ratios of process CPU times, contestants in turn, measured in one run.
+    """How fast it is: ratios, contestants in turn, measured in one run.
+
+    Times are process CPU time; train counts steps a second on the clock on the wall.
 
     \b
     Examples:
