@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Iterable, Sequence
 from functools import cache
 from typing import Any
 
@@ -97,38 +98,85 @@ def self_attention(A: Tensor, X: Tensor, G: Tensor) -> Tensor:
     return attention(A, X, -((G @ X) * X).sum(dim=-2), X)
 
 
-def blocks_of(tasks: int, m: int, n: int, device: str) -> list[tuple[slice, slice]]:
-    """Slices of problems and of queries, so that a block of scores has at most BLOCK entries."""
-    limit = BLOCK.get(device, BLOCK["cpu"])
-    together = max(1, limit // (m * n))
-    rows = min(m, max(1, limit // n))
-    return [
-        (slice(t, t + together), slice(s, s + rows))
-        for t in range(0, tasks, together)
-        for s in range(0, m, rows)
-    ]
+class Blocks:
+    """T problems with m queries and n keys, cut so that a block of scores fits the cache: some
+    problems at a time, or some queries of one problem.
 
+    A block of scores takes a tenth of a millisecond and drives the interpreter out of the cache, so
+    that a call between two products costs many microseconds. Hence all views are made beforehand,
+    and problems that are alone in a block lose their leading axis: the product of two matrices
+    starts faster than that of two stacks of one.
 
-def block_product(K: Tensor, Q: Tensor, scratch: Tensor) -> Tensor:
-    """K' Q, (T, n, m), in the memory of `scratch`."""
-    T, n, m = K.shape[0], K.shape[-1], Q.shape[-1]
-    return product(K.mT, Q, scratch[: T * n * m].view(T, n, m))
+    Parameters
+    ----------
+    Q : (T, w, m) queries
+    n : keys of a problem
 
+    Attributes
+    ----------
+    product : torch.mm or torch.bmm, whichever fits the blocks
+    """
 
-def product(a: Tensor, b: Tensor, out: Tensor) -> Tensor:
-    """a b for each problem, in the memory of `out`; for a single one torch.mm is faster."""
-    if len(a) > 1:
-        return torch.bmm(a, b, out=out)
-    torch.mm(a[0], b[0], out=out[0])
-    return out
+    def __init__(self, Q: Tensor, n: int) -> None:
+        self._like, (T, _, self._m), self._n = Q, Q.shape, n
+        limit = BLOCK.get(Q.device.type, BLOCK["cpu"])
+        self._together = min(T, max(1, limit // (self._m * n)))
+        self._rows = min(self._m, max(1, limit // n))
+        self._alone = self._together == 1
+        self.product = torch.mm if self._alone else torch.bmm
 
+    def cut(self, of_problems: Sequence[Any], of_queries: Sequence[Any]) -> list[tuple[Any, ...]]:
+        """What belongs to each block: of tensors (T, ...) all of its problems, of tensors
+        (T, ..., m) that of its queries only. A list has an entry a problem; None stays None."""
+        pieces = zip(
+            *map(self._problems, of_problems), *map(self._queries, of_queries), strict=False
+        )
+        split = len(of_problems)
+        return [
+            (*piece[:split], *queries)
+            for piece in pieces
+            for queries in zip(*piece[split:], strict=False)
+        ]
 
-def scratch_for(
-    like: Tensor, blocks: list[tuple[slice, slice]], tasks: int, m: int, n: int
-) -> Tensor:
-    """Memory for the largest of the blocks, which is the first."""
-    t, s = blocks[0]
-    return like.new_empty(min(t.stop, tasks) * min(s.stop, m) * n)
+    def _problems(self, a: Any) -> Iterable[Any]:
+        if a is None:
+            return itertools.repeat(None)
+        if isinstance(a, list):
+            return [all(a[t : t + self._together]) for t in range(0, len(a), self._together)]
+        return a.unbind() if self._alone else a.split(self._together)
+
+    def _queries(self, a: Any) -> Iterable[Any]:
+        if a is None:
+            return itertools.repeat(itertools.repeat(None))
+        if self._rows == self._m:
+            return [(part,) for part in self._problems(a)]
+        return zip(
+            *(
+                self._problems(a[..., start : start + self._rows])
+                for start in range(0, self._m, self._rows)
+            ),
+            strict=True,
+        )
+
+    def memory(self) -> list[Tensor]:
+        """For each block, where its scores (..., n, rows) can stand: all at the same place."""
+        T, place = len(self._like), None
+        found = []
+        for t in range(0, T, self._together):
+            lead = () if self._alone else (min(self._together, T - t),)
+            for start in range(0, self._m, self._rows):
+                shape = (*lead, self._n, min(self._rows, self._m - start))
+                if place is None:
+                    place = self._like.new_empty(shape)
+                if found and found[-1].shape == shape:
+                    found.append(found[-1])
+                else:
+                    found.append(place.flatten()[: math.prod(shape)].view(shape))
+        return found
+
+    def add(self, a: Tensor, b: Tensor, total: Tensor) -> None:
+        """a b, added to `total`."""
+        (total.addmm_ if self._alone else total.baddbmm_)(a, b)
 
 
 def _with_one(A: Tensor) -> Tensor:
@@ -146,12 +194,12 @@ def _small(Q: Tensor, K: Tensor) -> list[bool]:
     return (reach < SAFE * SAFE).tolist()
 
 
-def _exp2(scores: Tensor, small: bool) -> tuple[Tensor, Tensor | None]:
-    """exp2 of base-2 scores (T, n, m), in place, and what was subtracted first, (T, 1, m)."""
-    if small:
-        return scores.exp2_(), None
-    top = scores.amax(dim=-2, keepdim=True)
-    return scores.sub_(top).clamp_(min=FLOOR).exp2_(), top
+def _exp2(scores: Tensor, top: Tensor | None) -> None:
+    """exp2 of base-2 scores (..., n, m), in place; less their maxima, written to `top`, if given."""
+    if top is not None:
+        torch.amax(scores, dim=-2, keepdim=True, out=top)
+        scores.sub_(top).clamp_(min=FLOOR)
+    scores.exp2_()
 
 
 class _Attention(torch.autograd.Function):
@@ -167,86 +215,81 @@ class _Attention(torch.autograd.Function):
         ctx.rows = rows = m * n > (m + n) * w
         sums = Q.new_empty(T, v if first else v + 1, m)
         total = Q.new_empty(T, 1, m) if first else sums[:, v:]
-        shift = None
-        kept, shifted = [], []
-        blocks = blocks_of(T, m, n, Q.device.type)
-        scratch = scratch_for(Q, blocks, T, m, n)
+        shift = Q.new_zeros(T, 1, m)
+        kept = []
+        queries, keys, small = Q, K, [False] * T
         if rows:
             queries, keys = _base_two(Q, K, offsets)
             small = _small(queries, keys)
         values = V if first else _with_one(V)
-        for t, s in blocks:
-            if rows:
-                P, top = _exp2(block_product(keys[t], queries[t, :, s], scratch), all(small[t]))
-            else:
-                scores = block_product(K[t], Q[t, :, s], scratch).add_(offsets[t, :, None])
-                P, top = _exp2(scores.mul_(LOG2_E), False)
-            shifted.append(top is not None)
-            if top is not None:
-                shift = torch.zeros_like(total) if shift is None else shift
-                shift[t, :, s] = top
+        blocks = Blocks(Q, n)
+        pieces = blocks.cut(
+            (keys.mT, offsets, values, small), (queries, sums, total, shift)
+        )
+        for P, (k, b, x, unshifted, q, found, row, top) in zip(
+            blocks.memory(), pieces, strict=True
+        ):
+            blocks.product(k, q, out=P)
+            if not rows:
+                P.add_(b[..., None]).mul_(LOG2_E)
+            _exp2(P, None if unshifted else top)
             if first:
-                P /= torch.sum(P, dim=-2, keepdim=True, out=total[t, :, s])
-            product(values[t], P, sums[t, :, s])
+                P /= torch.sum(P, dim=-2, keepdim=True, out=row)
+            blocks.product(x, P, out=found)
             if keep:
                 kept.append(P.clone())
         u = sums if first else sums[:, :v] / total
-        level = total.log2() if shift is None else total.log2() + shift
-        ctx.kept, ctx.shifted = kept, shifted
-        ctx.save_for_backward(Q, K, offsets, V, u, level)
+        ctx.kept, ctx.small = kept, small
+        ctx.save_for_backward(Q, K, offsets, V, u, total.log2() + shift)
         return u
 
     @staticmethod
     @once_differentiable  # type: ignore[untyped-decorator]  # torch is not typed
     def backward(ctx: Any, grad: Tensor) -> Any:
         Q, K, offsets, V, u, level = ctx.saved_tensors
-        (T, _, m), n, rows = Q.shape, K.shape[-1], ctx.rows
-        for_Q, for_K, for_offsets, for_V = ctx.needs_input_grad
-        dQ, dK, dV = (
-            torch.empty_like(a, memory_format=torch.contiguous_format) if wanted else None
-            for a, wanted in ((Q, for_Q), (K, for_K), (V, for_V))
+        rows, kept = ctx.rows, iter(ctx.kept)
+        dQ, dK, doff, dV = (
+            torch.zeros_like(a, memory_format=torch.contiguous_format) if wanted else None
+            for a, wanted in zip((Q, K, offsets, V), ctx.needs_input_grad, strict=True)
         )
-        doff = torch.zeros_like(offsets) if for_offsets else None
-        blocks = blocks_of(T, m, n, Q.device.type)
-        scratch, second = (scratch_for(Q, blocks, T, m, n) for _ in range(2))
+        scores_wanted = not (dQ is None and dK is None and doff is None)
         along = (grad * u).sum(dim=1, keepdim=True)
+        queries, keys, slopes, values = Q, K, grad, V
         if rows:
             queries, keys = _base_two(Q, K, offsets)
             queries, keys = torch.cat([queries, -level], dim=1), _with_one(keys)
-            values, slopes = _with_one(V), torch.cat([grad, -along], dim=1)
-        for i, (t, s) in enumerate(blocks):
-            g = grad[t, :, s]
+            slopes, values = torch.cat([grad, -along], dim=1), _with_one(V)
+        blocks = Blocks(Q, K.shape[-1])
+        pieces = blocks.cut(
+            (keys.mT, K, offsets, values.mT, ctx.small, dK, doff, dV),
+            (queries, slopes, Q, grad, level, along, dQ),
+        )
+        for P, slope, (k, K_, b, x, unshifted, dK_, doff_, dV_, q, s, Q_, g, top, mean, dQ_) in zip(
+            blocks.memory(), blocks.memory(), pieces, strict=True
+        ):
             if ctx.kept:
-                P = ctx.kept[i]
+                P = next(kept)
             else:
-                if rows:
-                    scores = block_product(keys[t], queries[t, :, s], scratch)
-                else:
-                    scores = block_product(K[t], Q[t, :, s], scratch).add_(offsets[t, :, None])
-                    scores.mul_(LOG2_E).sub_(level[t, :, s])
-                P = (scores.clamp_(min=FLOOR) if ctx.shifted[i] else scores).exp2_()
-            if dV is not None:
-                add_block(dV[t], g, P.mT, s)
-            if dQ is None and dK is None and doff is None:
+                blocks.product(k, q, out=P)
+                if not rows:
+                    P.add_(b[..., None]).mul_(LOG2_E).sub_(top)
+                (P if unshifted else P.clamp_(min=FLOOR)).exp2_()
+            if dV_ is not None:
+                blocks.add(g, P.mT, dV_)
+            if not scores_wanted:
                 continue
-            if rows:
-                slope = block_product(values[t], slopes[t, :, s], second)
-            else:
-                slope = block_product(V[t], g, second).sub_(along[t, :, s])
-            slope *= P
-            if dQ is not None:
-                product(K[t], slope, dQ[t, :, s])
-            if dK is not None:
-                add_block(dK[t], Q[t, :, s], slope.mT, s)
-            if doff is not None:
-                doff[t] += slope.sum(dim=-1)
+            blocks.product(x, s, out=slope)
+            if not rows:
+                slope.sub_(mean)
+            slope.mul_(P)
+            if dQ_ is not None:
+                blocks.product(K_, slope, out=dQ_)
+            if dK_ is not None:
+                blocks.add(Q_, slope.mT, dK_)
+            if doff_ is not None:
+                doff_.add_(slope.sum(dim=-1))
         ctx.kept = []
         return dQ, dK, doff, dV
-
-
-def add_block(total: Tensor, a: Tensor, b: Tensor, queries: slice) -> None:
-    """total += a b, where what the first block of queries finds in `total` does not count."""
-    torch.baddbmm(total, a, b, beta=int(queries.start > 0), out=total)
 
 
 class _Moments(torch.autograd.Function):
@@ -255,33 +298,37 @@ class _Moments(torch.autograd.Function):
         T, d, n = X.shape
         offsets = -((G @ X) * X).sum(dim=-2)
         V = _powers(X)
-        E = torch.empty_like(V)
+        sums = torch.empty_like(V)
         queries, keys = _base_two(A, X, offsets)
+        top = X.new_empty(T, 1, n)
         small = _small(queries, keys)
-        blocks = blocks_of(T, n, n, X.device.type)
-        scratch = scratch_for(X, blocks, T, n, n)
-        for t, s in blocks:
-            P, _ = _exp2(block_product(keys[t], queries[t, :, s], scratch), all(small[t]))
-            product(V[t], P, E[t, :, s])
-        E = E[:, 1:] / E[:, :1]
-        ctx.save_for_backward(E)
-        return E[:, :d].clone()
+        blocks = Blocks(X, n)
+        pieces = blocks.cut((keys.mT, V, small), (queries, sums, top))
+        for P, (k, v, unshifted, q, found, row) in zip(blocks.memory(), pieces, strict=True):
+            blocks.product(k, q, out=P)
+            _exp2(P, None if unshifted else row)
+            blocks.product(v, P, out=found)
+        u = sums[:, 1 : d + 1] / sums[:, :1]
+        ctx.save_for_backward(sums, u)
+        return u
 
     @staticmethod
     @once_differentiable  # type: ignore[untyped-decorator]  # torch is not typed
     def backward(ctx: Any, grad: Tensor) -> Any:
-        (E,) = ctx.saved_tensors
+        sums, u = ctx.saved_tensors
         d = grad.shape[1]
+        along = (grad * u).sum(dim=1, keepdim=True)
+        # sums are averages times the first of them
+        weights = torch.cat([grad, along], dim=1) / sums[:, :1]
+        pairs = sums[:, d + 1 :]
+        dA = -along * u
+        for a in range(d):  # the pairs (a, a), (a, a + 1), ... come first
+            dA[:, a:].addcmul_(weights[:, a : a + 1], pairs[:, : d - a])
+            dA[:, a] += (weights[:, a + 1 : d] * pairs[:, 1 : d - a]).sum(dim=1)
+            pairs = pairs[:, d - a :]
         of_pair, of_triple = _monomials(d)
-        pairs = d * (d + 1) // 2
-        E1, E2, E3 = E.split([d, pairs, E.shape[1] - d - pairs], dim=1)
-        along = (grad * E1).sum(dim=1, keepdim=True)
-        dA = sum(grad[:, c : c + 1] * E2[:, of_pair[c]] for c in range(d)) - along * E1
-        third = torch.bmm(grad, E3.mT)  # (T, d, monomials): entry (c, abc) of the sum over queries
-        second = torch.bmm(along, E2.mT)[:, 0, of_pair.flatten()].unflatten(-1, (d, d))
-        dG = second - sum(third[:, c, of_triple[c].flatten()] for c in range(d)).unflatten(
-            -1, (d, d)
-        )
+        found = torch.bmm(weights, sums[:, d + 1 :].mT)
+        dG = found[:, d, of_pair] - found.flatten(1)[:, of_triple].sum(dim=1)
         return dA, None, dG
 
 
@@ -305,11 +352,16 @@ def _powers(X: Tensor) -> Tensor:
 
 @cache
 def _monomials(d: int) -> tuple[Tensor, Tensor]:
-    """Where x_a x_b and x_c x_a x_b stand among those of their degree: (d, d) and (d, d, d)."""
-    tables = []
+    """Where to find sums over the queries, (d + 1, monomials of degree 2 and 3), whose row c comes
+    with weight g_c: x_a x_b in the last row, (d, d), and x_c x_a x_b in row c of all rows joined,
+    (d, d, d)."""
+    places = []
+    listed: list[tuple[int, ...]] = []
     for degree in (2, 3):
-        listed = itertools.combinations_with_replacement(range(d), degree)
-        place = {indices: i for i, indices in enumerate(listed)}
+        listed += itertools.combinations_with_replacement(range(d), degree)
+    place = {indices: i for i, indices in enumerate(listed)}
+    for degree in (2, 3):
         entries = [place[tuple(sorted(i))] for i in itertools.product(range(d), repeat=degree)]
-        tables.append(torch.tensor(entries).reshape((d,) * degree))
-    return tables[0], tables[1]
+        places.append(torch.tensor(entries).reshape((d,) * degree))
+    of_pair, of_triple = places
+    return of_pair, of_triple + len(listed) * torch.arange(d)[:, None, None]

@@ -18,7 +18,7 @@ from torch.autograd.function import once_differentiable
 
 from constructions._entmax import sparsemax_threshold
 from constructions.arrays import checked
-from constructions.blocked import add_block, block_product, blocks_of, scratch_for
+from constructions.blocked import Blocks
 
 Tensor = Any  # torch.Tensor
 
@@ -38,17 +38,16 @@ def sparse_attention(Q: Tensor, K: Tensor, offsets: Tensor, V: Tensor) -> Tensor
 class _SparseAttention(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, Q: Tensor, K: Tensor, offsets: Tensor, V: Tensor) -> Tensor:
-        (T, _, m), n = Q.shape, K.shape[-1]
+        T, _, m = Q.shape
         u, top, depth = (Q.new_empty(T, rows, m) for rows in (V.shape[1], 1, 1))
-        blocks = blocks_of(T, m, n, Q.device.type)
-        scratch = scratch_for(Q, blocks, T, m, n)
-        for t, s in blocks:
-            scores = block_product(K[t], Q[t, :, s], scratch).add_(offsets[t, :, None])
-            torch.amax(scores, dim=-2, keepdim=True, out=top[t, :, s])
-            below = torch.sub(top[t, :, s], scores, out=scores)
-            depth[t, :, s] = threshold(below)
-            P = torch.sub(depth[t, :, s], below, out=below).clamp_(min=0)
-            torch.bmm(V[t], P, out=u[t, :, s])
+        blocks = Blocks(Q, K.shape[-1])
+        pieces = blocks.cut((K.mT, offsets, V), (Q, top, depth, u))
+        for scores, (k, b, v, q, largest, t, out) in zip(blocks.memory(), pieces, strict=True):
+            blocks.product(k, q, out=scores).add_(b[..., None])
+            torch.amax(scores, dim=-2, keepdim=True, out=largest)
+            below = torch.sub(largest, scores, out=scores)
+            t.copy_(threshold(below))
+            blocks.product(v, torch.sub(t, below, out=below).clamp_(min=0), out=out)
         ctx.save_for_backward(Q, K, offsets, V, top, depth)
         return u
 
@@ -56,21 +55,22 @@ class _SparseAttention(torch.autograd.Function):
     @once_differentiable  # type: ignore[untyped-decorator]  # torch is not typed
     def backward(ctx: Any, grad: Tensor) -> Any:
         Q, K, offsets, V, top, depth = ctx.saved_tensors
-        (T, _, m), n = Q.shape, K.shape[-1]
-        dQ, dK, dV = (torch.empty_like(a, memory_format=torch.contiguous_format) for a in (Q, K, V))
-        doff = torch.zeros_like(offsets)
-        blocks = blocks_of(T, m, n, Q.device.type)
-        scratch, second = (scratch_for(Q, blocks, T, m, n) for _ in range(2))
-        for t, s in blocks:
-            g = grad[t, :, s]
-            scores = block_product(K[t], Q[t, :, s], scratch).add_(offsets[t, :, None])
-            P = scores.sub_(top[t, :, s]).add_(depth[t, :, s]).clamp_(min=0)
-            add_block(dV[t], g, P.mT, s)
+        dQ, dK, doff, dV = (
+            torch.zeros_like(a, memory_format=torch.contiguous_format) for a in (Q, K, offsets, V)
+        )
+        blocks = Blocks(Q, K.shape[-1])
+        pieces = blocks.cut((K, offsets, V, dK, doff, dV), (Q, top, depth, grad, dQ))
+        for scores, slope, (k, b, v, dk, db, dv, q, largest, t, g, dq) in zip(
+            blocks.memory(), blocks.memory(), pieces, strict=True
+        ):
+            blocks.product(k.mT, q, out=scores).add_(b[..., None])
+            P = scores.sub_(largest).add_(t).clamp_(min=0)
+            blocks.add(g, P.mT, dv)
             inside = P.sign_()
-            slope = block_product(V[t], g, second).mul_(inside)
+            blocks.product(v.mT, g, out=slope).mul_(inside)
             mean = slope.sum(dim=-2, keepdim=True) / inside.sum(dim=-2, keepdim=True)
             slope -= inside.mul_(mean)
-            torch.bmm(K[t], slope, out=dQ[t, :, s])
-            add_block(dK[t], Q[t, :, s], slope.mT, s)
-            doff[t] += slope.sum(dim=-1)
+            blocks.product(k, slope, out=dq)
+            blocks.add(q, slope.mT, dk)
+            db += slope.sum(dim=-1)
         return dQ, dK, doff, dV
