@@ -83,17 +83,19 @@ def _surrogate(r: Tensor, tau: Tensor, alpha: Any) -> tuple[Tensor, Tensor]:
     """
     low = r.amin(dim=-2, keepdim=True)
     excess = r - low
-    u = excess / tau
     if alpha == 1:
-        p = u.neg().exp_()
+        p = (excess / -tau).exp_()
         p /= p.sum(dim=-2, keepdim=True)
         gap = (p * excess).sum(dim=-2, keepdim=True)
-        return low + gap, p * (1 - (excess - gap) / tau)
+        return low + gap, excess.sub_(gap).div_(-tau).add_(1).mul_(p)
+    u = excess / tau
     if alpha == 2:
-        t = threshold(u)
-        p, inside = (t - u).clamp_(min=0), (u < t).to(u.dtype)
-        mean = (inside * u).sum(dim=-2, keepdim=True) / inside.sum(dim=-2, keepdim=True)
-        return low + (p * excess).sum(dim=-2, keepdim=True), p - inside * (u - mean)
+        p = (threshold(u) - u).clamp_(min=0)
+        value = low + excess.mul_(p).sum(dim=-2, keepdim=True)
+        inside = p.sign()
+        mean = excess.copy_(u).mul_(inside).sum(dim=-2, keepdim=True)
+        mean /= inside.sum(dim=-2, keepdim=True)
+        return value, p.sub_(u.sub_(mean).mul_(inside))
     system, _ = checked(r=r.new_zeros(1))
     p = weights(u.mT, alpha, system)
     slope = gradient_from(u.mT, p, alpha, system).mT

@@ -210,8 +210,8 @@ class TaskDistribution:
             shares = xp.ones_like(draws.places[..., 0])
         limits = xp.cumulative_sum(shares, axis=-1)
         limits = limits[..., :-1] / limits[..., -1:]
-        passed = draws.members[..., :, None] >= limits[..., None, :]
-        return xp.sum(xp.astype(passed, xp.int64), axis=-1)
+        passed = draws.members[..., None, :] >= limits[..., :, None]
+        return xp.sum(xp.astype(passed, xp.int64), axis=-2)
 
     def _checked(self, draws: Draws) -> Draws:
         wanted = {
