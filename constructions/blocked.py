@@ -53,13 +53,21 @@ def attention(Q: Tensor, K: Tensor, offsets: Tensor, V: Tensor) -> Tensor:
     """
     if Q.is_cuda and Q.shape[1] < FUSED:
         return fused(Q, K, offsets, V)
-    if min(Q.shape[-1], K.shape[-1]) > FEW:
-        return _Attention.apply(Q, K, offsets, V)
+    if few(min(Q.shape[-1], K.shape[-1])):
+        return V @ weights(Q, K, offsets)
+    return _Attention.apply(Q, K, offsets, V)
+
+
+def few(tokens: int) -> bool:
+    """Whether the weights of so many queries or keys are small enough to be kept."""
+    return tokens <= FEW
+
+
+def weights(Q: Tensor, K: Tensor, offsets: Tensor) -> Tensor:
+    """P, (T, n, m), for few keys or few queries."""
     if Q.shape[-1] < K.shape[-1]:
-        scores = torch.baddbmm(offsets[:, None], Q.mT, K)
-        return V @ torch.softmax(scores, dim=-1).mT
-    scores = torch.baddbmm(offsets[..., None], K.mT, Q)
-    return V @ torch.softmax(scores, dim=-2)
+        return torch.softmax(torch.baddbmm(offsets[:, None], Q.mT, K), dim=-1).mT
+    return torch.softmax(torch.baddbmm(offsets[..., None], K.mT, Q), dim=-2)
 
 
 def fused(Q: Tensor, K: Tensor, offsets: Tensor, V: Tensor) -> Tensor:
@@ -184,8 +192,14 @@ def _with_one(A: Tensor) -> Tensor:
 
 
 def _base_two(Q: Tensor, K: Tensor, offsets: Tensor) -> tuple[Tensor, Tensor]:
-    """Queries and keys, one row more each, whose products are the scores times log2(e)."""
-    return _with_one(Q) * LOG2_E, torch.cat([K, offsets[:, None]], dim=1)
+    """Queries and keys with rows more, [Q, -level, 1] log2(e) and [K, 1, offsets]: their products
+    are the scores in base 2, less what will stand in the place of `level`, which is 0 for now."""
+    T, w, m = Q.shape
+    queries, keys = Q.new_empty(T, w + 2, m), K.new_empty(T, w + 2, K.shape[-1])
+    torch.mul(Q, LOG2_E, out=queries[:, :w])
+    queries[:, w], queries[:, w + 1] = 0, LOG2_E
+    keys[:, :w], keys[:, w], keys[:, w + 1] = K, 1, offsets
+    return queries, keys
 
 
 def _small(Q: Tensor, K: Tensor) -> list[bool]:
@@ -212,19 +226,20 @@ class _Attention(torch.autograd.Function):
         n, v = K.shape[-1], V.shape[1]
         keep = w >= WIDE and any(ctx.needs_input_grad)
         first = keep or n <= v  # normalize the weights before the product, or the result after it
-        ctx.rows = rows = m * n > (m + n) * w
+        rows = m * n > (m + n) * w
+        queries, keys, values, small = Q, K, V, [False] * T
+        if rows:
+            queries, keys = _base_two(Q, K, offsets)
+            small = _small(queries, keys)
+        if rows or not first:
+            values = keys[:, : w + 1] if rows and V is K else _with_one(V)
         sums = Q.new_empty(T, v if first else v + 1, m)
         total = Q.new_empty(T, 1, m) if first else sums[:, v:]
         shift = Q.new_zeros(T, 1, m)
         kept = []
-        queries, keys, small = Q, K, [False] * T
-        if rows:
-            queries, keys = _base_two(Q, K, offsets)
-            small = _small(queries, keys)
-        values = V if first else _with_one(V)
         blocks = Blocks(Q, n)
         pieces = blocks.cut(
-            (keys.mT, offsets, values, small), (queries, sums, total, shift)
+            (keys.mT, offsets, values[:, : sums.shape[1]], small), (queries, sums, total, shift)
         )
         for P, (k, b, x, unshifted, q, found, row, top) in zip(
             blocks.memory(), pieces, strict=True
@@ -239,14 +254,17 @@ class _Attention(torch.autograd.Function):
             if keep:
                 kept.append(P.clone())
         u = sums if first else sums[:, :v] / total
-        ctx.kept, ctx.small = kept, small
-        ctx.save_for_backward(Q, K, offsets, V, u, total.log2() + shift)
+        level = total.log2() + shift
+        if rows:
+            queries[:, w : w + 1] = -level
+        ctx.rows, ctx.kept, ctx.small = rows, kept, small
+        ctx.save_for_backward(Q, K, offsets, V, queries, keys, values, level, u)
         return u
 
     @staticmethod
     @once_differentiable  # type: ignore[untyped-decorator]  # torch is not typed
     def backward(ctx: Any, grad: Tensor) -> Any:
-        Q, K, offsets, V, u, level = ctx.saved_tensors
+        Q, K, offsets, V, queries, keys, values, level, u = ctx.saved_tensors
         rows, kept = ctx.rows, iter(ctx.kept)
         dQ, dK, doff, dV = (
             torch.zeros_like(a, memory_format=torch.contiguous_format) if wanted else None
@@ -254,11 +272,8 @@ class _Attention(torch.autograd.Function):
         )
         scores_wanted = not (dQ is None and dK is None and doff is None)
         along = (grad * u).sum(dim=1, keepdim=True)
-        queries, keys, slopes, values = Q, K, grad, V
-        if rows:
-            queries, keys = _base_two(Q, K, offsets)
-            queries, keys = torch.cat([queries, -level], dim=1), _with_one(keys)
-            slopes, values = torch.cat([grad, -along], dim=1), _with_one(V)
+        slopes = torch.cat([grad, -along], dim=1) if rows else grad
+        values = values[:, : slopes.shape[1]]
         blocks = Blocks(Q, K.shape[-1])
         pieces = blocks.cut(
             (keys.mT, K, offsets, values.mT, ctx.small, dK, doff, dV),
@@ -296,19 +311,21 @@ class _Moments(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, A: Tensor, X: Tensor, G: Tensor) -> Tensor:
         T, d, n = X.shape
-        offsets = -((G @ X) * X).sum(dim=-2)
         V = _powers(X)
-        sums = torch.empty_like(V)
-        queries, keys = _base_two(A, X, offsets)
-        top = X.new_empty(T, 1, n)
+        V[:, 0] = ((G @ X) * X).sum(dim=-2).neg_()
+        keys, values = V[:, : d + 1], V[:, 1:]
+        queries = torch.empty_like(keys)
+        queries[:, 0] = LOG2_E
+        torch.mul(A, LOG2_E, out=queries[:, 1:])
+        sums, top = torch.empty_like(values), X.new_empty(T, 1, n)
         small = _small(queries, keys)
         blocks = Blocks(X, n)
-        pieces = blocks.cut((keys.mT, V, small), (queries, sums, top))
+        pieces = blocks.cut((keys.mT, values, small), (queries, sums, top))
         for P, (k, v, unshifted, q, found, row) in zip(blocks.memory(), pieces, strict=True):
             blocks.product(k, q, out=P)
             _exp2(P, None if unshifted else row)
             blocks.product(v, P, out=found)
-        u = sums[:, 1 : d + 1] / sums[:, :1]
+        u = sums[:, :d] / sums[:, d : d + 1]
         ctx.save_for_backward(sums, u)
         return u
 
@@ -318,8 +335,8 @@ class _Moments(torch.autograd.Function):
         sums, u = ctx.saved_tensors
         d = grad.shape[1]
         along = (grad * u).sum(dim=1, keepdim=True)
-        # sums are averages times the first of them
-        weights = torch.cat([grad, along], dim=1) / sums[:, :1]
+        # sums are averages times the one of 1
+        weights = torch.cat([grad, along], dim=1) / sums[:, d : d + 1]
         pairs = sums[:, d + 1 :]
         dA = -along * u
         for a in range(d):  # the pairs (a, a), (a, a + 1), ... come first
@@ -333,15 +350,14 @@ class _Moments(torch.autograd.Function):
 
 
 def _powers(X: Tensor) -> Tensor:
-    """All monomials of degree 0 to 3 of X (T, d, n), once each: by degree, then lexicographic."""
+    """Rows (T, ..., n): one that is left free, X (T, d, n), ones, and the monomials of degree 2 and
+    3, once each, by degree and then lexicographic."""
     T, d, n = X.shape
-    V = X.new_empty(T, math.comb(d + 3, 3), n)
-    V[:, 0] = 1
-    V[:, 1 : d + 1] = X
+    V = X.new_empty(T, 1 + math.comb(d + 3, 3), n)
+    V[:, 1 : d + 1], V[:, d + 1] = X, 1
     # x_a times those of the degree below that start at x_a or later, which are the last ones
-    end = d + 1
+    end, free = d + 1, d + 2
     for degree in (1, 2):
-        free = end
         for a in range(d):
             count = math.comb(d - a + degree - 1, degree)
             torch.mul(X[:, a : a + 1], V[:, end - count : end], out=V[:, free : free + count])

@@ -31,9 +31,10 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import torch
+from torch.autograd.function import once_differentiable
 
 from constructions.arrays import checked_count
-from constructions.blocked import attention, self_attention
+from constructions.blocked import attention, few, self_attention, weights
 from constructions.errors import InputError
 from constructions.sparse import sparse_attention
 from constructions.trainable import ROLES, TrainableTransformer
@@ -57,15 +58,20 @@ class Prepared(NamedTuple):
     Attributes
     ----------
     X : (T, d, n) points around their median
+    average : (T, d, n) what the self-attention of the points makes of them
     maps : seven pairs (T, r, d + 1) and (T, r, k), affine functions of the centers
-    fixed : (T, d_qkv + d, n) keys and values of the new points, less what the centers add
+    reader : (T, d_qkv + d, 2 d), keys and values of the new points, as functions of `X` and
+        `average`, less what the centers add
     constant : (T, d, 1), added to all new centers
+    fixed : (T, d_qkv, n) keys, or (T, d_qkv + d, n) keys and values: `reader` applied
     """
 
     X: Tensor
+    average: Tensor
     maps: tuple[tuple[Tensor, Tensor], ...]
-    fixed: Tensor
+    reader: Tensor
     constant: Tensor
+    fixed: Tensor
 
 
 def centered(X: Tensor) -> Points:
@@ -160,7 +166,9 @@ class FastTransformer:
         d, g = self.model.d, self.model.scale
         Wq, Wk = Wq[..., :d], Wk[..., :d]
         gap = (Wq - Wk)[:, None] @ points.median + (bq - bk)[:, None]
-        A = (2 * g * Wk.mT @ Wq)[:, None] @ points.X + (2 * g * Wk.mT)[:, None] @ gap
+        A = _batched(
+            torch.baddbmm, (2 * g * Wk.mT)[:, None] @ gap, (2 * g * Wk.mT @ Wq)[:, None], points.X
+        )
         G = (g * Wk.mT @ Wk)[:, None].expand(A.shape[0], A.shape[1], d, d)
         if self.model.attention == "softmax":
             return _batched(self_attention, A, points.X, G)
@@ -203,9 +211,9 @@ class FastTransformer:
         own, own_bias = self._read(parameters, "points_from_points.value")
         own = own[..., :d]
         values = affine(reader @ cross)
+        average = self.attend(parameters, points).flatten(0, 1)
         alone = torch.cat([reader[..., :d], reader @ own], dim=-1)
-        with_average = torch.cat([X, self.attend(parameters, points)], dim=-2)
-        fixed = _batched(torch.bmm, alone[:, None].expand(*lead, -1, -1), with_average)
+        alone = alone[:, None].expand(*lead, -1, -1).flatten(0, 1)
         # the same for all points of a task, beside [median, 0]
         common = (cross[..., :d] + own)[:, None] @ median + (cross_bias + own_bias)[:, None]
         gap = (Wq[..., :d] - Wk[..., :d])[:, None] @ median + (bq - bk)[:, None]
@@ -219,11 +227,16 @@ class FastTransformer:
         gap = (Wq[..., :d] - Wk[..., :d])[:, None] @ median + (bq - bk)[:, None]
         among = affine(2 * g * Wq, 2 * g * gap), affine(Wk), affine(Wv[:, :d])
         constant = constant + Wv[:, None, :d, :d] @ median + bv[:, None, :d]
+        X = X.flatten(0, 1)
+        applied = alone[:, : self.model.d_qkv] if self._few else alone
+        of_points, of_averages = applied.split(d, dim=-1)
         return Prepared(
-            X.flatten(0, 1),
+            X,
+            average,
             (kappa, keys, values, queries, *among),
-            fixed.flatten(0, 1),
+            alone,
             constant.flatten(0, 1),
+            torch.baddbmm(of_points @ X, of_averages, average),
         )
 
     def step(self, prepared: Prepared, moved: Tensor) -> Tensor:
@@ -235,11 +248,28 @@ class FastTransformer:
             torch.baddbmm(part, whole, with_one) for whole, part in prepared.maps
         )
         attention = _ATTENTION[self.model.attention]
-        read = attention(prepared.X, keys, -g * kappa.square().sum(dim=1), values)
-        K, V = (read + prepared.fixed).split([self.model.d_qkv, self.model.d], dim=1)
-        new = moved + prepared.constant + attention(Q, K, -g * K.square().sum(dim=1), V)
+        offsets = -g * kappa.square().sum(dim=1)
+        new = moved + prepared.constant
+        if self._few:
+            of_keys, of_values = values.split([self.model.d_qkv, self.model.d], dim=1)
+            P = weights(prepared.X, keys, offsets)
+            K = torch.baddbmm(prepared.fixed, of_keys, P)
+            P2 = torch.softmax(_Scores.apply(Q, K, g), dim=-1).mT
+            own = torch.cat([prepared.X @ P2, prepared.average @ P2], dim=1)
+            reader = prepared.reader[:, self.model.d_qkv :]
+            new = new + torch.baddbmm(reader @ own, of_values, P @ P2)
+        else:
+            read = attention(prepared.X, keys, offsets, values)
+            K, V = (read + prepared.fixed).split([self.model.d_qkv, self.model.d], dim=1)
+            new = new + attention(Q, K, -g * K.square().sum(dim=1), V)
         new = new + attention(Qc, Kc, -g * Kc.square().sum(dim=1), Vc)
         return new.unflatten(0, lead)
+
+    @property
+    def _few(self) -> bool:
+        """Whether weights on or of centers are so few that they are best kept: then values of
+        points need not be made of all points and averaged, but can be made of averages."""
+        return self.model.attention == "softmax" and few(self.model.k)
 
     def _naive(
         self, parameters: Mapping[str, Tensor], X: Tensor, C: Tensor, steps: int
@@ -309,6 +339,23 @@ class FastTransformer:
                 f"parameters of batch shape {tuple(S)}, X of shape {tuple(X.shape)} and C of shape "
                 f"{tuple(C.shape)}; expected (S,), (S, B, n, {d}) and (S, B, {k}, {d})"
             )
+
+
+class _Scores(torch.autograd.Function):
+    """k_j . q_i - g |k_j|^2, (T, m, n), for queries (T, w, m) and keys (T, w, n)."""
+
+    @staticmethod
+    def forward(ctx: Any, Q: Tensor, K: Tensor, g: float) -> Tensor:
+        ctx.g = g
+        ctx.save_for_backward(Q, K)
+        return torch.baddbmm(K.square().sum(dim=1, keepdim=True), Q.mT, K, beta=-g)
+
+    @staticmethod
+    @once_differentiable  # type: ignore[untyped-decorator]  # torch is not typed
+    def backward(ctx: Any, grad: Tensor) -> Any:
+        Q, K = ctx.saved_tensors
+        dK = (-2 * ctx.g * grad.sum(dim=1, keepdim=True)) * K
+        return K @ grad.mT, dK.baddbmm_(Q, grad), None
 
 
 _ATTENTION = {"softmax": attention, "sparsemax": sparse_attention}
