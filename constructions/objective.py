@@ -104,12 +104,12 @@ def _surrogate(r: Tensor, tau: Tensor, alpha: Any) -> tuple[Tensor, Tensor]:
 
 def inertia(X: Tensor, C: Tensor) -> Tensor:
     """The k-means loss of centers, sum over the points: (S, B)."""
-    reader, _ = _reader(C)
-    total = torch.zeros_like(C[..., 0, 0])
-    for part in _parts(X, C):
-        total += (reader @ part).amin(dim=-2).sum(dim=-1)
-        total += _squares(part[..., :-1, :])
-    return total
+    lead = C.shape[:2]
+    X, C = X.flatten(0, 1), C.flatten(0, 1)
+    total = torch.zeros_like(C[:, 0, 0])
+    for _, squares, r in _parts(X, C, _origin(C)):
+        total += r.amin(dim=-2).sum(dim=-1) + squares
+    return total.unflatten(0, lead)
 
 
 def lloyd_step(X: Tensor, C: Tensor) -> tuple[Tensor, Tensor]:
@@ -117,45 +117,48 @@ def lloyd_step(X: Tensor, C: Tensor) -> tuple[Tensor, Tensor]:
 
     A tied point goes to its center of lowest index; an empty cluster keeps its center.
     """
-    reader, origin = _reader(C)
-    sums = torch.zeros_like(reader.mT)
-    total = torch.zeros_like(C[..., 0, 0])
-    for part in _parts(X, C):
-        r = reader @ part
+    lead = C.shape[:2]
+    X, C = X.flatten(0, 1), C.flatten(0, 1)
+    origin = _origin(C)
+    total = torch.zeros_like(C[:, 0, 0])
+    sums = C.new_zeros(len(C), C.shape[2], C.shape[1] + 1)
+    for part, squares, r in _parts(X, C, origin):
         low = r.amin(dim=-2, keepdim=True)
-        member = torch.eq(r, low, out=torch.empty_like(r))
-        found = part @ member.mT
-        if float(found[..., -1, :].sum(dtype=torch.float64)) != low.numel():  # ties
+        total += low.sum(dim=(-2, -1)) + squares
+        member = torch.eq(r, low, out=r)
+        found = member @ part.mT
+        if float(found[..., -1].sum(dtype=torch.float64)) != low.numel():  # ties
             member *= member.cumsum(dim=-2) == 1
-            found = part @ member.mT
+            found = member @ part.mT
         sums += found
-        total += low.sum(dim=(-2, -1)) + _squares(part[..., :-1, :])
-    sums, counts = sums.split([C.shape[-2], 1], dim=-2)
-    return torch.where(counts > 0, sums / counts + origin, C), total
+    sums, counts = sums.mT.split([C.shape[1], 1], dim=1)
+    moved = torch.where(counts > 0, sums / counts + origin, C)
+    return moved.unflatten(0, lead), total.unflatten(0, lead)
 
 
-def _squares(part: Tensor) -> Tensor:
-    """The sum of the squares, without an array of them."""
-    return torch.linalg.vector_norm(part, dim=(-2, -1)).square()
+def _origin(C: Tensor) -> Tensor:
+    """The median of the centers, (T, d, 1)."""
+    return C.median(dim=-1, keepdim=True).values
 
 
-def _reader(C: Tensor) -> tuple[Tensor, Tensor]:
-    """The matrix (S, B, k, d + 1) that turns points from `_parts` into |c_j - x_i|^2 - |x_i|^2, all
-    that the nearest center depends on; and the origin that it takes."""
-    origin = C.median(dim=-1, keepdim=True).values
+def _parts(X: Tensor, C: Tensor, origin: Tensor) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+    """Pieces of m points, whose distances to the centers fit the cache.
+
+    Yields the points around an origin, with a last row of ones, (T, d + 1, m); the sum of their
+    squares, (T,); and |c_j - x_i|^2 - |x_i|^2, (T, k, m), all that the nearest center depends on.
+    They are overwritten by the next piece.
+    """
+    (T, d, n), k = X.shape, C.shape[-1]
     moved = C - origin
-    return torch.cat([-2 * moved, moved.square().sum(dim=-2, keepdim=True)], dim=-2).mT, origin
-
-
-def _parts(X: Tensor, C: Tensor) -> Iterator[Tensor]:
-    """Pieces (S, B, d + 1, m) of the points around the median of the centers, with a last row of
-    ones, whose distances to the centers fit the cache."""
-    origin = C.median(dim=-1, keepdim=True).values
-    limit = BLOCK.get(X.device.type, BLOCK["cpu"])
-    rows = max(1, limit // (X.shape[0] * X.shape[1] * C.shape[-1]))
-    points = X.new_empty(*X.shape[:2], X.shape[-2] + 1, min(rows, X.shape[-1]))
-    points[..., -1, :] = 1
-    for s in range(0, X.shape[-1], rows):
-        part = points[..., : X.shape[-1] - s]
-        torch.sub(X[..., s : s + rows], origin, out=part[..., :-1, :])
-        yield part
+    reader = torch.cat([-2 * moved, moved.square().sum(dim=-2, keepdim=True)], dim=-2).mT
+    size = min(n, max(1, BLOCK.get(X.device.type, BLOCK["cpu"]) // (T * k)))
+    points = X.new_empty(T, d + 1, size)
+    points[:, -1] = 1
+    distances = X.new_empty(T * k * size)
+    for s in range(0, n, size):
+        m = min(size, n - s)
+        part = points[..., :m]
+        bare = torch.sub(X[..., s : s + m], origin, out=part[:, :-1])
+        squares = bare.square().sum(dim=(-2, -1))  # while they are in the cache
+        r = distances[: T * k * m].view(T, k, m)
+        yield part, squares, torch.bmm(reader, part, out=r)
