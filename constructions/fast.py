@@ -59,9 +59,10 @@ class Prepared(NamedTuple):
     ----------
     X : (T, d, n) points around their median
     average : (T, d, n) what the self-attention of the points makes of them
-    maps : seven pairs (T, r, d + 1) and (T, r, k), affine functions of the centers
-    reader : (T, d_qkv + d, 2 d), keys and values of the new points, as functions of `X` and
-        `average`, less what the centers add
+    maps : six pairs (T, r, d + 1) and (T, r, k), affine functions of the centers
+    cross : (T, d_qkv + d, d_emb), keys and values of the new points, as functions of the averages
+        that these take of the tokens of centers
+    reader : (T, d_qkv + d, 2 d), the same as functions of `X` and `average`
     constant : (T, d, 1), added to all new centers
     fixed : (T, d_qkv, n) keys, or (T, d_qkv + d, n) keys and values: `reader` applied
     """
@@ -69,6 +70,7 @@ class Prepared(NamedTuple):
     X: Tensor
     average: Tensor
     maps: tuple[tuple[Tensor, Tensor], ...]
+    cross: Tensor
     reader: Tensor
     constant: Tensor
     fixed: Tensor
@@ -187,7 +189,7 @@ class FastTransformer:
             """matrix (S, r, D) times [c, b], plus shift (S, B, r, 1): what multiplies [c, 1],
             (T, r, d + 1), and what the codes add, (T, r, k)."""
             part = matrix[:, None, :, d:]
-            if self.model.table.name != "one_hot":
+            if not self._one_hot:
                 part = part @ self._codes(matrix).mT
             if shift is None:
                 shift = matrix.new_zeros(1, 1, matrix.shape[1], 1)
@@ -210,10 +212,11 @@ class FastTransformer:
         cross, cross_bias = self._read(parameters, "points_from_centers.value")
         own, own_bias = self._read(parameters, "points_from_points.value")
         own = own[..., :d]
-        values = affine(reader @ cross)
         average = self.attend(parameters, points).flatten(0, 1)
         alone = torch.cat([reader[..., :d], reader @ own], dim=-1)
-        alone = alone[:, None].expand(*lead, -1, -1).flatten(0, 1)
+        alone, crossing = (
+            a[:, None].expand(*lead, -1, -1).flatten(0, 1) for a in (alone, reader @ cross)
+        )
         # the same for all points of a task, beside [median, 0]
         common = (cross[..., :d] + own)[:, None] @ median + (cross_bias + own_bias)[:, None]
         gap = (Wq[..., :d] - Wk[..., :d])[:, None] @ median + (bq - bk)[:, None]
@@ -233,7 +236,8 @@ class FastTransformer:
         return Prepared(
             X,
             average,
-            (kappa, keys, values, queries, *among),
+            (kappa, keys, queries, *among),
+            crossing,
             alone,
             constant.flatten(0, 1),
             torch.baddbmm(of_points @ X, of_averages, average),
@@ -244,26 +248,49 @@ class FastTransformer:
         g, lead = self.model.scale, moved.shape[:2]
         moved = moved.flatten(0, 1)
         with_one = torch.cat([moved, torch.ones_like(moved[:, :1])], dim=1)
-        kappa, keys, values, Q, Qc, Kc, Vc = (
+        kappa, keys, Q, Qc, Kc, Vc = (
             torch.baddbmm(part, whole, with_one) for whole, part in prepared.maps
         )
-        attention = _ATTENTION[self.model.attention]
         offsets = -g * kappa.square().sum(dim=1)
-        new = moved + prepared.constant
-        if self._few:
-            of_keys, of_values = values.split([self.model.d_qkv, self.model.d], dim=1)
-            P = weights(prepared.X, keys, offsets)
-            K = torch.baddbmm(prepared.fixed, of_keys, P)
-            P2 = torch.softmax(_Scores.apply(Q, K, g), dim=-1).mT
-            own = torch.cat([prepared.X @ P2, prepared.average @ P2], dim=1)
-            reader = prepared.reader[:, self.model.d_qkv :]
-            new = new + torch.baddbmm(reader @ own, of_values, P @ P2)
-        else:
-            read = attention(prepared.X, keys, offsets, values)
-            K, V = (read + prepared.fixed).split([self.model.d_qkv, self.model.d], dim=1)
-            new = new + attention(Q, K, -g * K.square().sum(dim=1), V)
+        new = moved + prepared.constant + self._from_points(prepared, moved, keys, offsets, Q)
+        attention = _ATTENTION[self.model.attention]
         new = new + attention(Qc, Kc, -g * Kc.square().sum(dim=1), Vc)
         return new.unflatten(0, lead)
+
+    def _from_points(
+        self, prepared: Prepared, moved: Tensor, keys: Tensor, offsets: Tensor, Q: Tensor
+    ) -> Tensor:
+        """What centers (T, d, k) take from the new points, by queries (T, d_qkv, k); the points
+        take averages of the tokens of centers first, by keys (T, d, k) and their offsets."""
+        g, d, d_qkv = self.model.scale, self.model.d, self.model.d_qkv
+        X, cross, fixed = prepared.X, prepared.cross, prepared.fixed
+        attention = _ATTENTION[self.model.attention]
+        if not (self._few or self._one_hot):
+            averages = attention(X, keys, offsets, self._tokens(moved))
+            K, V = torch.baddbmm(fixed, cross, averages).split([d_qkv, d], dim=1)
+            return attention(Q, K, -g * K.square().sum(dim=1), V)
+        # here tokens are at least as wide as what is read of them
+        if self._one_hot:
+            values = torch.baddbmm(cross[..., d:], cross[..., :d], moved)
+        else:
+            values = cross @ self._tokens(moved)
+        if not self._few:
+            K, V = (fixed + attention(X, keys, offsets, values)).split([d_qkv, d], dim=1)
+            return attention(Q, K, -g * K.square().sum(dim=1), V)
+        of_keys, of_values = values.split([d_qkv, d], dim=1)
+        P = weights(X, keys, offsets)
+        K = torch.baddbmm(fixed, of_keys, P)
+        P2 = torch.softmax(_Scores.apply(Q, K, g), dim=-1).mT
+        averages = torch.cat([X @ P2, prepared.average @ P2], dim=1)
+        return torch.baddbmm(prepared.reader[:, d_qkv:] @ averages, of_values, P @ P2)
+
+    def _tokens(self, moved: Tensor) -> Tensor:
+        """The tokens (T, d_emb, k) of centers (T, d, k)."""
+        return torch.cat([moved, self._codes(moved).mT.expand(len(moved), -1, -1)], dim=1)
+
+    @property
+    def _one_hot(self) -> bool:
+        return self.model.table.name == "one_hot"
 
     @property
     def _few(self) -> bool:
