@@ -52,6 +52,17 @@ class Points(NamedTuple):
     median: Tensor
 
 
+class Projection(NamedTuple):
+    """A projection of tokens [x, b]: its matrix as (S, r, d) and (S, r, p), its bias as (S, r, 1).
+
+    A matrix is split once: the gradient of each slice of it would be a matrix of zeros.
+    """
+
+    x: Tensor
+    code: Tensor
+    bias: Tensor
+
+
 class Prepared(NamedTuple):
     """What the steps of one set of points share, for T = S B problems.
 
@@ -60,9 +71,10 @@ class Prepared(NamedTuple):
     X : (T, d, n) points around their median
     average : (T, d, n) what the self-attention of the points makes of them
     maps : six pairs (T, r, d + 1) and (T, r, k), affine functions of the centers
-    cross : (T, d_qkv + d, d_emb), keys and values of the new points, as functions of the averages
-        that these take of the tokens of centers
-    reader : (T, d_qkv + d, 2 d), the same as functions of `X` and `average`
+    cross : keys and values of the new points as functions of what these average of the centers,
+        (T, d_qkv + d, d), and of the codes, (T, d_qkv + d, p), or of the centers one by one,
+        (T, d_qkv + d, k)
+    reader : the same as functions of `X` and of `average`, (T, d_qkv + d, d) each
     constant : (T, d, 1), added to all new centers
     fixed : (T, d_qkv, n) keys, or (T, d_qkv + d, n) keys and values: `reader` applied
     """
@@ -70,8 +82,8 @@ class Prepared(NamedTuple):
     X: Tensor
     average: Tensor
     maps: tuple[tuple[Tensor, Tensor], ...]
-    cross: Tensor
-    reader: Tensor
+    cross: tuple[Tensor, Tensor]
+    reader: tuple[Tensor, Tensor]
     constant: Tensor
     fixed: Tensor
 
@@ -163,15 +175,12 @@ class FastTransformer:
 
     def attend(self, parameters: Mapping[str, Tensor], points: Points) -> Tensor:
         """The averages (S, B, d, n) that the self-attention of the points takes of them."""
-        Wq, bq = self._read(parameters, "points_from_points.query")
-        Wk, bk = self._read(parameters, "points_from_points.key")
         d, g = self.model.d, self.model.scale
-        Wq, Wk = Wq[..., :d], Wk[..., :d]
-        gap = (Wq - Wk)[:, None] @ points.median + (bq - bk)[:, None]
-        A = _batched(
-            torch.baddbmm, (2 * g * Wk.mT)[:, None] @ gap, (2 * g * Wk.mT @ Wq)[:, None], points.X
-        )
-        G = (g * Wk.mT @ Wk)[:, None].expand(A.shape[0], A.shape[1], d, d)
+        q, k = (self._read(parameters, f"points_from_points.{role}") for role in ROLES[:2])
+        gap = (q.x - k.x)[:, None] @ points.median + (q.bias - k.bias)[:, None]
+        into = 2 * g * k.x.mT
+        A = _batched(torch.baddbmm, into[:, None] @ gap, (into @ q.x)[:, None], points.X)
+        G = (g * k.x.mT @ k.x)[:, None].expand(A.shape[0], A.shape[1], d, d)
         if self.model.attention == "softmax":
             return _batched(self_attention, A, points.X, G)
         offsets = -((G @ points.X) * points.X).sum(dim=-2)
@@ -182,65 +191,65 @@ class FastTransformer:
 
         Takes parameters as `__call__` does, and points (S, B, d, n) from `centered`.
         """
-        d, g, (X, median) = self.model.d, self.model.scale, points
+        d, d_qkv, g = self.model.d, self.model.d_qkv, self.model.scale
+        X, median = points
         lead = X.shape[:2]
 
-        def affine(matrix: Tensor, shift: Tensor | None = None) -> tuple[Tensor, Tensor]:
-            """matrix (S, r, D) times [c, b], plus shift (S, B, r, 1): what multiplies [c, 1],
+        def each(matrix: Tensor) -> Tensor:
+            """(S, ...) or (S, B, ...) as (T, ...)."""
+            matrix = matrix if matrix.ndim == 4 else matrix[:, None]
+            return matrix.expand(*lead, -1, -1).flatten(0, 1)
+
+        def affine(x: Tensor, code: Tensor, shift: Tensor | None = None) -> tuple[Tensor, Tensor]:
+            """[x, code] times [c, b], plus shift (S, B, r, 1): what multiplies [c, 1],
             (T, r, d + 1), and what the codes add, (T, r, k)."""
-            part = matrix[:, None, :, d:]
-            if not self._one_hot:
-                part = part @ self._codes(matrix).mT
             if shift is None:
-                shift = matrix.new_zeros(1, 1, matrix.shape[1], 1)
-            whole = (matrix[:, None, :, :d], shift)
-            whole = torch.cat([a.expand(*lead, -1, -1) for a in whole], dim=-1)
-            return whole.flatten(0, 1), part.expand(*lead, -1, -1).flatten(0, 1)
+                shift = x.new_zeros(1, x.shape[1], 1)
+            return torch.cat([each(x), each(shift)], dim=-1), each(self._of_codes(code))
 
         # points from centers: kappa are the keys less the query of the median
-        Wq, bq = self._read(parameters, "points_from_centers.query")
-        Wk, bk = self._read(parameters, "points_from_centers.key")
-        gap = (Wk[..., :d] - Wq[..., :d])[:, None] @ median + (bk - bq)[:, None]
-        Wq = 2 * g * Wq[..., :d].mT
-        kappa, keys = affine(Wk, gap), affine(Wq @ Wk, Wq[:, None] @ gap)
+        q, k, cross = (self._read(parameters, f"points_from_centers.{role}") for role in ROLES)
+        gap = (k.x - q.x)[:, None] @ median + (k.bias - q.bias)[:, None]
+        into = 2 * g * q.x.mT
+        kappa = affine(k.x, k.code, gap)
+        keys = affine(into @ k.x, into @ k.code, into[:, None] @ gap)
 
         # centers from points: what reads the new points, and what they are made of
-        Wq, bq = self._read(parameters, "centers_from_points.query")
-        Wk, bk = self._read(parameters, "centers_from_points.key")
-        Wv, bv = self._read(parameters, "centers_from_points.value")
-        reader = torch.cat([Wk, Wv[:, :d]], dim=1)
-        cross, cross_bias = self._read(parameters, "points_from_centers.value")
-        own, own_bias = self._read(parameters, "points_from_points.value")
-        own = own[..., :d]
+        q = self._read(parameters, "centers_from_points.query")
+        Wk, bk = self._whole(parameters, "centers_from_points.key")
+        Wv, bv = self._whole(parameters, "centers_from_points.value", d)
+        own = self._read(parameters, "points_from_points.value")
         average = self.attend(parameters, points).flatten(0, 1)
-        alone = torch.cat([reader[..., :d], reader @ own], dim=-1)
-        alone, crossing = (
-            a[:, None].expand(*lead, -1, -1).flatten(0, 1) for a in (alone, reader @ cross)
+        reader = torch.cat([Wk, Wv], dim=1)
+        made = reader @ torch.cat([cross.x, cross.code, own.x, cross.bias + own.bias], dim=-1)
+        of_cross, of_code, of_own, shift = made.split([d, cross.code.shape[-1], d, 1], dim=-1)
+        of_points, _ = reader.split([d, reader.shape[-1] - d], dim=-1)
+        # what is read of a point at the median, and of what it gets from centers there
+        middle = (of_points + of_cross + of_own)[:, None] @ median + shift[:, None]
+        K, V = middle.split([d_qkv, d], dim=-2)
+        queries = affine(
+            2 * g * q.x, 2 * g * q.code, 2 * g * (q.x[:, None] @ median + (q.bias - bk)[:, None] - K)
         )
-        # the same for all points of a task, beside [median, 0]
-        common = (cross[..., :d] + own)[:, None] @ median + (cross_bias + own_bias)[:, None]
-        gap = (Wq[..., :d] - Wk[..., :d])[:, None] @ median + (bq - bk)[:, None]
-        queries = affine(2 * g * Wq, 2 * g * (gap - Wk[:, None] @ common))
-        constant = Wv[:, None, :d, :d] @ median + Wv[:, None, :d] @ common + bv[:, None, :d]
+        constant = V + bv[:, None]
 
         # centers from centers
-        Wq, bq = self._read(parameters, "centers_from_centers.query")
-        Wk, bk = self._read(parameters, "centers_from_centers.key")
-        Wv, bv = self._read(parameters, "centers_from_centers.value")
-        gap = (Wq[..., :d] - Wk[..., :d])[:, None] @ median + (bq - bk)[:, None]
-        among = affine(2 * g * Wq, 2 * g * gap), affine(Wk), affine(Wv[:, :d])
-        constant = constant + Wv[:, None, :d, :d] @ median + bv[:, None, :d]
+        q, k = (self._read(parameters, f"centers_from_centers.{role}") for role in ROLES[:2])
+        v = self._read(parameters, "centers_from_centers.value", d)
+        gap = (q.x - k.x)[:, None] @ median + (q.bias - k.bias)[:, None]
+        among = affine(2 * g * q.x, 2 * g * q.code, 2 * g * gap), affine(*k[:2]), affine(*v[:2])
+        constant = constant + v.x[:, None] @ median + v.bias[:, None]
+
+        of_points, of_own = each(of_points), each(of_own)
+        rows = d_qkv if self._few else d_qkv + d
         X = X.flatten(0, 1)
-        applied = alone[:, : self.model.d_qkv] if self._few else alone
-        of_points, of_averages = applied.split(d, dim=-1)
         return Prepared(
             X,
             average,
             (kappa, keys, queries, *among),
-            crossing,
-            alone,
+            (each(of_cross), each(of_code if self._by_token else self._of_codes(of_code))),
+            (of_points, of_own),
             constant.flatten(0, 1),
-            torch.baddbmm(of_points @ X, of_averages, average),
+            torch.baddbmm(of_points[:, :rows] @ X, of_own[:, :rows], average),
         )
 
     def step(self, prepared: Prepared, moved: Tensor) -> Tensor:
@@ -263,34 +272,33 @@ class FastTransformer:
         """What centers (T, d, k) take from the new points, by queries (T, d_qkv, k); the points
         take averages of the tokens of centers first, by keys (T, d, k) and their offsets."""
         g, d, d_qkv = self.model.scale, self.model.d, self.model.d_qkv
-        X, cross, fixed = prepared.X, prepared.cross, prepared.fixed
+        X, (of_center, of_code), fixed = prepared.X, prepared.cross, prepared.fixed
         attention = _ATTENTION[self.model.attention]
-        if not (self._few or self._one_hot):
-            averages = attention(X, keys, offsets, self._tokens(moved))
-            K, V = torch.baddbmm(fixed, cross, averages).split([d_qkv, d], dim=1)
-            return attention(Q, K, -g * K.square().sum(dim=1), V)
-        # here tokens are at least as wide as what is read of them
-        if self._one_hot:
-            values = torch.baddbmm(cross[..., d:], cross[..., :d], moved)
+        if self._by_token:
+            codes = self._codes(moved).mT.expand(len(moved), -1, -1)
+            averages = attention(X, keys, offsets, torch.cat([moved, codes], dim=1))
+            centers, codes = averages.split([d, codes.shape[1]], dim=1)
+            read = torch.baddbmm(torch.baddbmm(fixed, of_center, centers), of_code, codes)
         else:
-            values = cross @ self._tokens(moved)
+            values = torch.baddbmm(of_code, of_center, moved)
         if not self._few:
-            K, V = (fixed + attention(X, keys, offsets, values)).split([d_qkv, d], dim=1)
+            if not self._by_token:
+                read = fixed + attention(X, keys, offsets, values)
+            K, V = read.split([d_qkv, d], dim=1)
             return attention(Q, K, -g * K.square().sum(dim=1), V)
         of_keys, of_values = values.split([d_qkv, d], dim=1)
         P = weights(X, keys, offsets)
-        K = torch.baddbmm(fixed, of_keys, P)
-        P2 = torch.softmax(_Scores.apply(Q, K, g), dim=-1).mT
-        averages = torch.cat([X @ P2, prepared.average @ P2], dim=1)
-        return torch.baddbmm(prepared.reader[:, d_qkv:] @ averages, of_values, P @ P2)
-
-    def _tokens(self, moved: Tensor) -> Tensor:
-        """The tokens (T, d_emb, k) of centers (T, d, k)."""
-        return torch.cat([moved, self._codes(moved).mT.expand(len(moved), -1, -1)], dim=1)
+        P2 = torch.softmax(_Scores.apply(Q, torch.baddbmm(fixed, of_keys, P), g), dim=-1).mT
+        found = torch.bmm(of_values, P @ P2)
+        for part, tokens in zip(prepared.reader, (X, prepared.average), strict=True):
+            found = torch.baddbmm(found, part[:, d_qkv:], tokens @ P2)
+        return found
 
     @property
-    def _one_hot(self) -> bool:
-        return self.model.table.name == "one_hot"
+    def _by_token(self) -> bool:
+        """Whether points average tokens of centers, and not what is read of these: for narrow
+        codes."""
+        return not self._few and self.model.table.name != "one_hot"
 
     @property
     def _few(self) -> bool:
@@ -310,7 +318,7 @@ class FastTransformer:
             q, k, v = (
                 W[:, None] @ rows + b[:, None]
                 for (W, b), rows in zip(
-                    (self._read(parameters, f"{name}.{role}") for role in ROLES),
+                    (self._whole(parameters, f"{name}.{role}") for role in ROLES),
                     (tokens, others, others),
                     strict=True,
                 )
@@ -335,11 +343,27 @@ class FastTransformer:
             found.append(centers[..., : self.model.d, :].mT)
         return found
 
-    def _read(self, parameters: Mapping[str, Tensor], name: str) -> tuple[Tensor, Tensor]:
-        """A matrix (S, r, D) and its bias as a column (S, r, 1)."""
+    def _whole(
+        self, parameters: Mapping[str, Tensor], name: str, rows: int | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """A matrix (S, r, D) and its bias as a column (S, r, 1); all rows, or the first ones."""
         matrix = parameters[name]
         bias = parameters.get(f"{name}_bias")
-        return matrix, (matrix.new_zeros(matrix.shape[:-1]) if bias is None else bias)[..., None]
+        bias = matrix.new_zeros(matrix.shape[:-1]) if bias is None else bias
+        if rows is not None:
+            matrix, bias = (a.split([rows, a.shape[1] - rows], dim=1)[0] for a in (matrix, bias))
+        return matrix, bias[..., None]
+
+    def _read(
+        self, parameters: Mapping[str, Tensor], name: str, rows: int | None = None
+    ) -> Projection:
+        matrix, bias = self._whole(parameters, name, rows)
+        return Projection(*matrix.split([self.model.d, matrix.shape[-1] - self.model.d], -1), bias)
+
+    def _of_codes(self, matrix: Tensor) -> Tensor:
+        """A matrix (S, r, p) times the codes, (S, r, k)."""
+        one_hot = self.model.table.name == "one_hot"
+        return matrix if one_hot else matrix @ self._codes(matrix).mT
 
     def _codes(self, like: Tensor) -> Tensor:
         """The code table (k, p); making a tensor of it takes as long as a product of matrices."""
