@@ -169,7 +169,7 @@ class Blocks:
     def memory(self) -> list[Tensor]:
         """For each block, where its scores (..., n, rows) can stand: all at the same place."""
         T, place = len(self._like), None
-        found = []
+        found: list[Tensor] = []
         for t in range(0, T, self._together):
             lead = () if self._alone else (min(self._together, T - t),)
             for start in range(0, self._m, self._rows):
@@ -209,7 +209,8 @@ def _small(Q: Tensor, K: Tensor) -> list[bool]:
 
 
 def _exp2(scores: Tensor, top: Tensor | None) -> None:
-    """exp2 of base-2 scores (..., n, m), in place; less their maxima, written to `top`, if given."""
+    """exp2 of base-2 scores (..., n, m), in place; if `top` is given, less their maxima, which are
+    written there."""
     if top is not None:
         torch.amax(scores, dim=-2, keepdim=True, out=top)
         scores.sub_(top).clamp_(min=FLOOR)

@@ -8,9 +8,10 @@ What is not computed, with tokens [x, 0] and [c, b] and g the scaled inverse tem
 * Points have an empty code part, so of their matrices only the first d columns act. The scores of
   a point on a point are A_i . x_j - x_j' G x_j with A = 2g Wk'(Wq x + bq - bk) and G = g Wk'Wk:
   inner width d, not d_emb, and x itself as value (`blocked.self_attention`).
-* The new points, d_emb wide, never exist. Centers read them through a key and a value matrix; both
-  are multiplied into the values of the attention that makes the new points.
-* Of the new centers only the first d rows are wanted, so values are projected there first.
+* The new points, d_emb wide, never exist. Centers read them through a key and a value matrix, which
+  are multiplied with the matrices that make the new points beforehand.
+* Of the new centers only the first d rows are wanted, so values are projected there first. With few
+  centers not even the values exist: their averages are the projections of averages.
 * A one-hot code picks columns of a matrix; nothing is multiplied.
 * All projections of centers are affine functions of the centers. What they are made of, products of
   parameters, is computed once for all steps (`prepare`).
@@ -20,7 +21,7 @@ moved by the coordinate-wise median of the points first, and keys and queries by
 is constant over the keys of a query is left out of the scores. The mean would not do: one far
 outlier moves it away from all the other points.
 
-The self-attention of the points, n x n and nearly all of the time, does not depend on the centers:
+The self-attention of the points, n x n and most of the time, does not depend on the centers:
 re-embedded iteration computes it once.
 """
 
@@ -227,9 +228,8 @@ class FastTransformer:
         # what is read of a point at the median, and of what it gets from centers there
         middle = (of_points + of_cross + of_own)[:, None] @ median + shift[:, None]
         K, V = middle.split([d_qkv, d], dim=-2)
-        queries = affine(
-            2 * g * q.x, 2 * g * q.code, 2 * g * (q.x[:, None] @ median + (q.bias - bk)[:, None] - K)
-        )
+        gap = q.x[:, None] @ median + (q.bias - bk)[:, None] - K
+        queries = affine(2 * g * q.x, 2 * g * q.code, 2 * g * gap)
         constant = V + bv[:, None]
 
         # centers from centers
@@ -274,6 +274,15 @@ class FastTransformer:
         g, d, d_qkv = self.model.scale, self.model.d, self.model.d_qkv
         X, (of_center, of_code), fixed = prepared.X, prepared.cross, prepared.fixed
         attention = _ATTENTION[self.model.attention]
+        if self._few:
+            values = torch.baddbmm(of_code, of_center, moved)
+            of_keys, of_values = values.split([d_qkv, d], dim=1)
+            P = weights(X, keys, offsets)
+            P2 = torch.softmax(_Scores.apply(Q, torch.baddbmm(fixed, of_keys, P), g), dim=-1).mT
+            found = torch.bmm(of_values, P @ P2)
+            for part, tokens in zip(prepared.reader, (X, prepared.average), strict=True):
+                found = torch.baddbmm(found, part[:, d_qkv:], tokens @ P2)
+            return found
         if self._by_token:
             codes = self._codes(moved).mT.expand(len(moved), -1, -1)
             averages = attention(X, keys, offsets, torch.cat([moved, codes], dim=1))
@@ -281,18 +290,9 @@ class FastTransformer:
             read = torch.baddbmm(torch.baddbmm(fixed, of_center, centers), of_code, codes)
         else:
             values = torch.baddbmm(of_code, of_center, moved)
-        if not self._few:
-            if not self._by_token:
-                read = fixed + attention(X, keys, offsets, values)
-            K, V = read.split([d_qkv, d], dim=1)
-            return attention(Q, K, -g * K.square().sum(dim=1), V)
-        of_keys, of_values = values.split([d_qkv, d], dim=1)
-        P = weights(X, keys, offsets)
-        P2 = torch.softmax(_Scores.apply(Q, torch.baddbmm(fixed, of_keys, P), g), dim=-1).mT
-        found = torch.bmm(of_values, P @ P2)
-        for part, tokens in zip(prepared.reader, (X, prepared.average), strict=True):
-            found = torch.baddbmm(found, part[:, d_qkv:], tokens @ P2)
-        return found
+            read = fixed + attention(X, keys, offsets, values)
+        K, V = read.split([d_qkv, d], dim=1)
+        return attention(Q, K, -g * K.square().sum(dim=1), V)
 
     @property
     def _by_token(self) -> bool:
@@ -358,7 +358,8 @@ class FastTransformer:
         self, parameters: Mapping[str, Tensor], name: str, rows: int | None = None
     ) -> Projection:
         matrix, bias = self._whole(parameters, name, rows)
-        return Projection(*matrix.split([self.model.d, matrix.shape[-1] - self.model.d], -1), bias)
+        x, code = matrix.split([self.model.d, matrix.shape[-1] - self.model.d], dim=-1)
+        return Projection(x, code, bias)
 
     def _of_codes(self, matrix: Tensor) -> Tensor:
         """A matrix (S, r, p) times the codes, (S, r, k)."""

@@ -94,9 +94,18 @@ def attention(Q: Rough, K: Rough, offsets: Rough, V: Rough) -> Rough:
     return Rough(V.value @ P, factor * (V.size @ P) + V.error @ P)
 
 
-def bound(model: TrainableTransformer, parameters: Any, X: Any, C: Any) -> Rough:
+def weights(Q: Rough, K: Rough, offsets: Rough) -> Rough:
+    """What `attention` gives of one key each, (..., n, m)."""
+    n = K.value.shape[-1]
+    return attention(Q, K, offsets, Rough.exact(torch.eye(n, dtype=DOUBLE)))
+
+
+def bound(
+    model: TrainableTransformer, parameters: Any, X: Any, C: Any, few: int = blocked.FEW
+) -> Rough:
     """`FastTransformer.__call__` operation by operation: values (S, B, k, d) and their errors."""
-    d, g = model.d, model.scale
+    d, g, width = model.d, model.scale, model.d_qkv
+    one_hot = model.table.name == "one_hot"
     points = centered(X)
     x, c = (Rough.exact(v.mT) - Rough.exact(points.median) for v in (X, C))
     median = Rough.exact(points.median)
@@ -107,12 +116,15 @@ def bound(model: TrainableTransformer, parameters: Any, X: Any, C: Any) -> Rough
         bias = parameters.get(f"{name}_bias", matrix.new_zeros(matrix.shape[:-1]))
         return Rough.exact(matrix[:, None]), Rough.exact(bias[:, None, :, None])
 
+    def of_codes(matrix: Rough) -> Rough:
+        return matrix if one_hot else matrix @ codes
+
     def affine(matrix: Rough, shift: Rough | None = None) -> Rough:
         """One product of [matrix, shift] with [c, 1], beside what the codes add."""
         ones = Rough.exact(torch.ones_like(c.value[..., :1, :]))
         zero = Rough.exact(torch.zeros_like(matrix.value[..., :1]))
         whole = joined(matrix[..., :d], shift or zero, dim=-1)
-        return (matrix[..., d:] @ codes).plus_product(whole, joined(c, ones, dim=-2))
+        return of_codes(matrix[..., d:]).plus_product(whole, joined(c, ones, dim=-2))
 
     def squares(keys: Rough) -> Rough:
         return keys.times_elementwise_summed(keys).times(-g)
@@ -122,7 +134,7 @@ def bound(model: TrainableTransformer, parameters: Any, X: Any, C: Any) -> Rough
     Wq, Wk = Wq[..., :d], Wk[..., :d]
     gap = (Wq - Wk) @ median + (bq - bk)
     twice = Wk.mT.times(2 * g)
-    A = twice @ Wq @ x + twice @ gap
+    A = (twice @ gap).plus_product(twice @ Wq, x)
     G = Wk.mT.times(g) @ Wk
     offsets = (G @ x).times_elementwise_summed(x)
     average = attention(A, x, offsets.times(-1.0), x)
@@ -132,6 +144,7 @@ def bound(model: TrainableTransformer, parameters: Any, X: Any, C: Any) -> Rough
     gap = (Wk[..., :d] - Wq[..., :d]) @ median + (bk - bq)
     twice = Wq[..., :d].mT.times(2 * g)
     kappa, keys = affine(Wk, gap), affine(twice @ Wk, twice @ gap)
+    offsets = squares(kappa)
 
     Wq, bq = read("centers_from_points.query")
     Wk, bk = read("centers_from_points.key")
@@ -139,15 +152,29 @@ def bound(model: TrainableTransformer, parameters: Any, X: Any, C: Any) -> Rough
     reader = joined(Wk, Wv[..., :d, :], dim=-2)
     cross, cross_bias = read("points_from_centers.value")
     own, own_bias = read("points_from_points.value")
-    own = own[..., :d]
-    fixed = joined(reader[..., :d], reader @ own, dim=-1) @ joined(x, average, dim=-2)
-    tokens = attention(x, keys, squares(kappa), affine(reader @ cross)) + fixed
-    K, V = tokens[..., : model.d_qkv, :], tokens[..., model.d_qkv :, :]
-    common = (cross[..., :d] + own) @ median + (cross_bias + own_bias)
-    gap = (Wq[..., :d] - Wk[..., :d]) @ median + (bq - bk)
-    Q = affine(Wq.times(2 * g), (gap - Wk @ common).times(2 * g))
-    constant = Wv[..., :d, :d] @ median + Wv[..., :d, :] @ common + bv[..., :d, :]
-    new = attention(Q, K, squares(K), V)
+    of_points, of_cross, of_own = reader[..., :d], reader @ cross, reader @ own[..., :d]
+    of_center, of_code = of_cross[..., :d], of_cross[..., d:]
+    middle = (of_points + of_center + of_own) @ median + reader @ (cross_bias + own_bias)
+    gap = Wq[..., :d] @ median + (bq - bk) - middle[..., :width, :]
+    Q, constant = affine(Wq.times(2 * g), gap.times(2 * g)), middle[..., width:, :] + bv[..., :d, :]
+    fixed = (of_points @ x).plus_product(of_own, average)
+    if model.k <= few:
+        values = of_codes(of_code).plus_product(of_center, c)
+        P = weights(x, keys, offsets)
+        K = fixed[..., :width, :].plus_product(values[..., :width, :], P)
+        P2 = weights(Q, K, squares(K))
+        new = values[..., width:, :] @ (P @ P2)
+        new = new.plus_product(of_points[..., width:, :], x @ P2)
+        new = new.plus_product(of_own[..., width:, :], average @ P2)
+    else:
+        if one_hot:
+            tokens = attention(x, keys, offsets, of_code.plus_product(of_center, c)) + fixed
+        else:
+            averages = attention(x, keys, offsets, joined(c, codes[None, None], dim=-2))
+            tokens = fixed.plus_product(of_center, averages[..., :d, :])
+            tokens = tokens.plus_product(of_code, averages[..., d:, :])
+        K, V = tokens[..., :width, :], tokens[..., width:, :]
+        new = attention(Q, K, squares(K), V)
 
     Wq, bq = read("centers_from_centers.query")
     Wk, bk = read("centers_from_centers.key")
@@ -188,7 +215,7 @@ def test_float32_is_within_its_bound(
     exact = {n: p.to(DOUBLE) for n, p in parameters.items()}
     X, C = X.to(DOUBLE), C.to(DOUBLE)
     double = model({n: p[:, None] for n, p in exact.items()}, X, C)
-    found = bound(model, exact, X, C)
+    found = bound(model, exact, X, C, few)
     # the same function, and its float64 rounding is nothing beside the bound
     torch.testing.assert_close(found.value, double, rtol=1e-9, atol=1e-9)
     assert bool(((single.to(DOUBLE) - double).abs() <= found.error).all())

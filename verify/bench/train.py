@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import multiprocessing
 import os
 import statistics
 from collections.abc import Callable
@@ -9,9 +11,11 @@ from typing import Any
 
 import torch
 
+from constructions.blocked import BLOCK, CUBIC
+from constructions.fast import centered
 from constructions.streams import sample, stream
 from constructions.training import Settings, Trainer
-from verify.bench._measure import Crew, compared
+from verify.bench._measure import Crew, compared, in_turn
 from verify.bench._plain import DROPOUT, PlainTraining, parameters_of
 from verify.claim import Table
 from verify.experiments.runs import STACK
@@ -44,7 +48,8 @@ def measure(
     "As it comes" is one process with dropout, torch's own threads and the C library's allocator
     untouched; "at its best" has no dropout, an allocator that keeps its memory and, like the fast
     one, a process with one thread for each core. The second table says what the paper's 3,000
-    models would take here if all had one of the shapes.
+    models would take here if all had one of the shapes. The third, without a GPU, says where the
+    time of a step goes, and how near its largest part comes to what the core can do.
     """
     rows: list[list[Any]] = [
         [d, k, regularizer, *_rates((d, k, regularizer, n, batch, device), rounds)]
@@ -56,7 +61,7 @@ def measure(
         for d, k, loss, _, _, fast, *_ in rows
     ]
     place = "the GPU" if device == "cuda" else f"{_cores()} cores"
-    return [
+    tables = [
         Table(
             "bench-train",
             f"Training, n = {n}, batch {batch}, binary code: model-steps a second on {place}",
@@ -70,6 +75,72 @@ def measure(
             hours,
         ),
     ]
+    if device == "cpu":
+        tables.append(_parts_table(shapes, n, batch, rounds))
+    return tables
+
+
+def _parts_table(shapes: tuple[tuple[int, int], ...], n: int, batch: int, rounds: int) -> Table:
+    """Measured in a process of its own, as the allocator is told to keep its memory."""
+    rows: list[list[Any]] = []
+    for d, k in shapes:
+        with multiprocessing.get_context("spawn").Pool(1) as pool:
+            ms = pool.apply(_parts, (d, k, n, batch, rounds))
+        step, sampling, attending = (
+            ms[part] / STACK for part in ("step", "sampling", "self-attention")
+        )
+        pairs, (multiplied, exponentials) = batch * n * n, _work_of_a_pair(d)
+        limit = pairs * (multiplied * ms["product"] + exponentials * ms["exponential"])
+        rows.append([d, k, step, sampling, attending, limit, attending / limit])
+    return Table(
+        "bench-train-parts",
+        "Where a step of a model goes, L2 loss: milliseconds of processor time, beside the "
+        "arithmetic of its self-attention at the speed of a large product, and of exponentials",
+        (
+            "d", "k", "step", "sampling", "self-attention", "its arithmetic alone",
+            "self-attention / arithmetic",
+        ),
+        rows,
+    )  # fmt: skip
+
+
+def _work_of_a_pair(d: int) -> tuple[int, int]:
+    """Multiply-adds and exponentials that self-attention and its gradient take for two points, see
+    `constructions.blocked`."""
+    if d <= CUBIC:
+        return d + 1 + math.comb(d + 3, 3), 1
+    return 2 * (d + 2) + 2 * (d + 1) + d, 2
+
+
+def _parts(d: int, k: int, n: int, batch: int, rounds: int) -> dict[str, float]:
+    """Milliseconds of a step of a stack, of its parts, of one multiply-add, of an exponential."""
+    prepare()
+    settings = Settings(d=d, k=k, n=n, batch=batch)
+    trainer = Trainer([settings] * STACK, range(STACK))
+    streams = [stream("cpu", s, 2) for s in range(STACK)]
+    points = centered(sample(settings.distribution, streams, batch).X)
+    flat = trainer.flat.detach().requires_grad_()
+    size = 1024
+    square, scores = torch.rand(size, size), torch.rand(BLOCK["cpu"])
+    product, powers = torch.empty_like(square), torch.empty_like(scores)
+
+    def attend() -> None:
+        average = trainer.fast.attend(trainer.parameters(flat), points)
+        torch.autograd.grad(average.sum(), flat)
+
+    ms = in_turn(
+        {
+            "step": trainer.advance,
+            "sampling": lambda: sample(settings.distribution, streams, batch),
+            "self-attention": attend,
+            "product": lambda: torch.mm(square, square, out=product),
+            "exponential": lambda: torch.exp2(scores, out=powers),
+        },
+        rounds,
+    )
+    ms["product"] /= size**3
+    ms["exponential"] /= len(scores)
+    return ms
 
 
 def _cores() -> int:
