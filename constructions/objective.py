@@ -23,6 +23,8 @@ Tensor = Any  # torch.Tensor
 CACHED = 1 << 17  # distances whose surrogates are computed together
 BLOCK = {"cpu": 1 << 18, "cuda": 1 << 27}  # distances in memory at a time, in a Lloyd step
 
+WIDE = 16  # coordinates that make a row of points long enough to compute along it
+
 
 def squared_distances(X: Tensor, C: Tensor) -> Tensor:
     """|c_j - x_i|^2, (S, B, k, n), not below 0."""
@@ -152,7 +154,9 @@ def _parts(X: Tensor, C: Tensor, origin: Tensor) -> Iterator[tuple[Tensor, Tenso
     moved = C - origin
     reader = torch.cat([-2 * moved, moved.square().sum(dim=-2, keepdim=True)], dim=-2).mT
     size = min(n, max(1, BLOCK.get(X.device.type, BLOCK["cpu"]) // (T * k)))
-    points = X.new_empty(T, d + 1, size)
+    # wide points that are rows in memory stay rows: to transpose them takes as long as amin
+    by_row = d >= WIDE and X.stride(-2) == 1
+    points = X.new_empty(T, size, d + 1).mT if by_row else X.new_empty(T, d + 1, size)
     points[:, -1] = 1
     distances = X.new_empty(T * k * size)
     for s in range(0, n, size):

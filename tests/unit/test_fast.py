@@ -260,10 +260,12 @@ def test_a_model_full_of_nan_spoils_no_other() -> None:
 
 
 @pytest.mark.parametrize("block", [1 << 19, 50])
+@pytest.mark.parametrize("wide", [objective.WIDE, 1])
 def test_lloyd_step_of_a_batch_is_the_lloyd_step(
-    block: int, monkeypatch: pytest.MonkeyPatch
+    block: int, wide: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(objective.BLOCK, "cpu", block)
+    monkeypatch.setattr(objective, "WIDE", wide)  # from here on, rows are kept as rows
     X = torch.round(rand(0, 2, 3, 40, 2) * 4)  # a grid: many ties, and empty clusters
     C = X[:, :, :6].clone()
     C[0, 0, 0] = 100

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import multiprocessing
+import os
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -72,6 +73,7 @@ def peak_bytes(run: Callable[[], Any]) -> int:
         torch.cuda.reset_peak_memory_stats()
         run()
         return int(torch.cuda.max_memory_allocated() - before)
+    os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # its notes on starting and stopping
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as found:
         run()
     live = peak = 0

@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 from sklearn.cluster import KMeans
+from threadpoolctl import threadpool_limits
 
 from constructions.objective import inertia, lloyd_step
 from verify.bench._measure import in_turn
@@ -40,8 +41,10 @@ def _row(tasks: int, n: int, k: int, d: int, rounds: int) -> list[Any]:
                 zip(X, C, strict=True)]  # fmt: skip
 
     def library() -> None:
-        for x, c in zip(X.numpy(), C.numpy(), strict=True):
-            KMeans(k, init=c, n_init=1, max_iter=1, algorithm="lloyd").fit(x)
+        # its threads would go on spinning, on the clock of whoever comes next
+        with threadpool_limits(1):
+            for x, c in zip(X.numpy(), C.numpy(), strict=True):
+                KMeans(k, init=c, n_init=1, max_iter=1, algorithm="lloyd").fit(x)
 
     def batched() -> Any:
         new, _ = lloyd_step(X.mT[None], C.mT[None])
