@@ -22,7 +22,6 @@ Tensor = Any  # torch.Tensor
 
 CACHED = 1 << 17  # distances whose surrogates are computed together
 BLOCK = {"cpu": 1 << 18, "cuda": 1 << 27}  # distances in memory at a time, in a Lloyd step
-
 WIDE = 16  # coordinates that make a row of points long enough to compute along it
 
 
