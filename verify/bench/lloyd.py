@@ -41,7 +41,7 @@ def _row(tasks: int, n: int, k: int, d: int, rounds: int) -> list[Any]:
                 zip(X, C, strict=True)]  # fmt: skip
 
     def library() -> None:
-        # its threads would go on spinning, on the clock of whoever comes next
+        # one thread for every contestant
         with threadpool_limits(1):
             for x, c in zip(X.numpy(), C.numpy(), strict=True):
                 KMeans(k, init=c, n_init=1, max_iter=1, algorithm="lloyd").fit(x)
