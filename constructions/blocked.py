@@ -1,15 +1,17 @@
 r"""Softmax attention in blocks that fit the cache, forward and backward, never m x n in memory,
 unless one of the two is small.
 
-For queries Q, keys K, offsets b and values V, one column a token,
+For queries Q, keys K, a scale a, offsets b and values V, one column a token,
 
-    P_ji = exp(k_j . q_i + b_j) / sum_l exp(k_l . q_i + b_l),    u_i = sum_j P_ji v_j.
+    P_ji = exp(a k_j . q_i + b_j) / sum_l exp(a k_l . q_i + b_l),    u_i = sum_j P_ji v_j.
 
 Negative squared distances have this form: -g|q - k|^2 = 2g q.k - g|k|^2 - g|q|^2, and the last
-term cancels. The forward pass keeps the logarithm of the denominator; the backward pass computes
-P again from it, block by block. What makes it fast on a processor is that a block of scores stays
-in the cache between its product, its exponential and its second product, and that base-2
-exponentials are three times as fast as natural ones.
+term cancels. So a = 2g, and b_j = -a|k_j|^2 / 2 if no offsets are given.
+
+The forward pass keeps the logarithm of the denominator; the backward pass computes P again from
+it, block by block. What makes it fast on a processor is that a block of scores stays in the cache
+between its product, its exponential and its second product, and that base-2 exponentials are three
+times as fast as natural ones.
 
 Points attending to each other, where keys and values are the points themselves, have a shortcut in
 few dimensions: `self_attention`.
@@ -41,21 +43,24 @@ FEW = 32  # keys or queries: up to here the matrix of weights is small, and torc
 CUBIC = 4  # up to this many dimensions, third moments are cheaper than a second pass
 
 
-def attention(Q: Tensor, K: Tensor, offsets: Tensor, V: Tensor) -> Tensor:
-    """u, (T, v, m), for T independent problems; differentiable in all four.
+def attention(
+    Q: Tensor, K: Tensor, V: Tensor, scale: float = 1.0, offsets: Tensor | None = None
+) -> Tensor:
+    """u, (T, v, m), for T independent problems; differentiable in all tensors.
 
     Parameters
     ----------
     Q : (T, w, m) queries
     K : (T, w, n) keys
-    offsets : (T, n), added to the scores of a key
     V : (T, v, n) values
+    scale : positive, multiplies products of queries and keys
+    offsets : (T, n), added to the scores of a key; without them the scores are -scale/2 |q - k|^2
     """
     if Q.is_cuda and Q.shape[1] < FUSED:
-        return fused(Q, K, offsets, V)
+        return fused(Q, K, V, scale, offsets)
     if few(min(Q.shape[-1], K.shape[-1])):
-        return V @ weights(Q, K, offsets)
-    return _Attention.apply(Q, K, offsets, V)
+        return V @ weights(Q, K, scale, offsets)
+    return _Attention.apply(Q, K, V, scale, offsets)
 
 
 def few(tokens: int) -> bool:
@@ -63,14 +68,24 @@ def few(tokens: int) -> bool:
     return tokens <= FEW
 
 
-def weights(Q: Tensor, K: Tensor, offsets: Tensor) -> Tensor:
+def weights(Q: Tensor, K: Tensor, scale: float = 1.0, offsets: Tensor | None = None) -> Tensor:
     """P, (T, n, m), for few keys or few queries."""
-    if Q.shape[-1] < K.shape[-1]:
-        return torch.softmax(torch.baddbmm(offsets[:, None], Q.mT, K), dim=-1).mT
-    return torch.softmax(torch.baddbmm(offsets[..., None], K.mT, Q), dim=-2)
+    if Q.shape[-1] > K.shape[-1]:
+        offsets = squared(K, scale) if offsets is None else offsets
+        return torch.softmax(torch.baddbmm(offsets[..., None], K.mT, Q, alpha=scale), dim=-2)
+    if offsets is None:
+        return torch.softmax(_Scores.apply(Q, K, scale), dim=-1).mT
+    return torch.softmax(torch.baddbmm(offsets[:, None], Q.mT, K, alpha=scale), dim=-1).mT
 
 
-def fused(Q: Tensor, K: Tensor, offsets: Tensor, V: Tensor) -> Tensor:
+def squared(K: Tensor, scale: float) -> Tensor:
+    """The offsets (T, n) of negative squared distances."""
+    return K.square().sum(dim=1) * (-scale / 2)
+
+
+def fused(
+    Q: Tensor, K: Tensor, V: Tensor, scale: float = 1.0, offsets: Tensor | None = None
+) -> Tensor:
     """`attention` by torch's own fused kernels, which are fast on a GPU and take widths that are
     multiples of 8, up to `FUSED`."""
 
@@ -78,7 +93,8 @@ def fused(Q: Tensor, K: Tensor, offsets: Tensor, V: Tensor) -> Tensor:
         joined = torch.cat(parts, dim=1)
         return pad(joined.mT, (0, -joined.shape[1] % 8))[:, None]
 
-    q, k, v = rows(Q, torch.ones_like(Q[:, :1])), rows(K, offsets[:, None]), rows(V)
+    offsets = squared(K, scale) if offsets is None else offsets
+    q, k, v = rows(Q * scale, torch.ones_like(Q[:, :1])), rows(K, offsets[:, None]), rows(V)
     u = scaled_dot_product_attention(q, k, v, scale=1.0)
     return u[:, 0, :, : V.shape[1]].mT
 
@@ -103,7 +119,7 @@ def self_attention(A: Tensor, X: Tensor, G: Tensor) -> Tensor:
     trained = torch.is_grad_enabled() and (A.requires_grad or G.requires_grad)
     if trained and X.shape[-2] <= CUBIC and not (X.requires_grad or X.is_cuda):
         return _Moments.apply(A, X, G)
-    return attention(A, X, -((G @ X) * X).sum(dim=-2), X)
+    return attention(A, X, X, offsets=-((G @ X) * X).sum(dim=-2))
 
 
 class Blocks:
@@ -126,8 +142,8 @@ class Blocks:
     """
 
     def __init__(self, Q: Tensor, n: int) -> None:
-        self._like, (T, _, self._m), self._n = Q, Q.shape, n
-        limit = BLOCK.get(Q.device.type, BLOCK["cpu"])
+        self._like, (T, w, self._m), self._n = Q, Q.shape, n
+        limit = BLOCK.get(Q.device.type, BLOCK["cpu"]) * (4 if w >= WIDE else 1)
         self._together = min(T, max(1, limit // (self._m * n)))
         self._rows = min(self._m, max(1, limit // n))
         self._alone = self._together == 1
@@ -166,37 +182,39 @@ class Blocks:
             strict=True,
         )
 
-    def memory(self) -> list[Tensor]:
-        """For each block, where its scores (..., n, rows) can stand: all at the same place."""
+    def memory(self, apart: bool = False) -> list[Tensor]:
+        """For each block, where its scores (..., n, rows) can stand: all at the same place, or all
+        apart."""
         T, place = len(self._like), None
         found: list[Tensor] = []
         for t in range(0, T, self._together):
             lead = () if self._alone else (min(self._together, T - t),)
             for start in range(0, self._m, self._rows):
                 shape = (*lead, self._n, min(self._rows, self._m - start))
-                if place is None:
+                if place is None or apart:
                     place = self._like.new_empty(shape)
-                if found and found[-1].shape == shape:
+                if not apart and found and found[-1].shape == shape:
                     found.append(found[-1])
                 else:
                     found.append(place.flatten()[: math.prod(shape)].view(shape))
         return found
 
-    def add(self, a: Tensor, b: Tensor, total: Tensor) -> None:
-        """a b, added to `total`."""
-        (total.addmm_ if self._alone else total.baddbmm_)(a, b)
+    def add(self, a: Tensor, b: Tensor, total: Tensor, alpha: float = 1, beta: float = 1) -> None:
+        """alpha a b + beta total, in `total`; what is there does not matter if beta is 0."""
+        (total.addmm_ if self._alone else total.baddbmm_)(a, b, alpha=alpha, beta=beta)
 
 
 def _with_one(A: Tensor) -> Tensor:
     return torch.cat([A, torch.ones_like(A[:, :1])], dim=1)
 
 
-def _base_two(Q: Tensor, K: Tensor, offsets: Tensor) -> tuple[Tensor, Tensor]:
-    """Queries and keys with rows more, [Q, -level, 1] log2(e) and [K, 1, offsets]: their products
-    are the scores in base 2, less what will stand in the place of `level`, which is 0 for now."""
+def _base_two(Q: Tensor, K: Tensor, scale: float, offsets: Tensor) -> tuple[Tensor, Tensor]:
+    """Queries and keys with rows more, [scale Q, -level, 1] log2(e) and [K, 1, offsets]: their
+    products are the scores in base 2, less what will stand in the place of `level`, which is 0 for
+    now."""
     T, w, m = Q.shape
     queries, keys = Q.new_empty(T, w + 2, m), K.new_empty(T, w + 2, K.shape[-1])
-    torch.mul(Q, LOG2_E, out=queries[:, :w])
+    torch.mul(Q, scale * LOG2_E, out=queries[:, :w])
     queries[:, w], queries[:, w + 1] = 0, LOG2_E
     keys[:, :w], keys[:, w], keys[:, w + 1] = K, 1, offsets
     return queries, keys
@@ -217,59 +235,84 @@ def _exp2(scores: Tensor, top: Tensor | None) -> None:
     scores.exp2_()
 
 
+class _Scores(torch.autograd.Function):
+    """scale (k_j . q_i - |k_j|^2 / 2), (T, m, n): -scale/2 |q_i - k_j|^2 less what is constant over
+    the keys."""
+
+    @staticmethod
+    def forward(ctx: Any, Q: Tensor, K: Tensor, scale: float) -> Tensor:
+        ctx.scale = scale
+        ctx.save_for_backward(Q, K)
+        squares = K.square().sum(dim=1, keepdim=True)
+        return torch.baddbmm(squares, Q.mT, K, beta=-scale / 2, alpha=scale)
+
+    @staticmethod
+    @once_differentiable  # type: ignore[untyped-decorator]  # torch is not typed
+    def backward(ctx: Any, grad: Tensor) -> Any:
+        Q, K = ctx.saved_tensors
+        grad = grad * ctx.scale
+        dK = -grad.sum(dim=1, keepdim=True) * K
+        return K @ grad.mT, dK.baddbmm_(Q, grad), None
+
+
 class _Attention(torch.autograd.Function):
     """What is added to all scores of a key, or of a query, is a row more of the operands, unless
     that means to copy more numbers than there are scores."""
 
     @staticmethod
-    def forward(ctx: Any, Q: Tensor, K: Tensor, offsets: Tensor, V: Tensor) -> Tensor:
+    def forward(
+        ctx: Any, Q: Tensor, K: Tensor, V: Tensor, scale: float, offsets: Tensor | None
+    ) -> Tensor:
         T, w, m = Q.shape
         n, v = K.shape[-1], V.shape[1]
+        b = squared(K, scale) if offsets is None else offsets
         keep = w >= WIDE and any(ctx.needs_input_grad)
         first = keep or n <= v  # normalize the weights before the product, or the result after it
         rows = m * n > (m + n) * w
-        queries, keys, values, small = Q, K, V, [False] * T
         if rows:
-            queries, keys = _base_two(Q, K, offsets)
+            queries, keys = _base_two(Q, K, scale, b)
             small = _small(queries, keys)
+        else:
+            queries, keys, b, small = Q, K, (b * LOG2_E)[..., None], [False] * T
+        values = V
         if rows or not first:
             values = keys[:, : w + 1] if rows and V is K else _with_one(V)
         sums = Q.new_empty(T, v if first else v + 1, m)
         total = Q.new_empty(T, 1, m) if first else sums[:, v:]
         shift = Q.new_zeros(T, 1, m)
-        kept = []
         blocks = Blocks(Q, n)
+        memory = blocks.memory(apart=keep)
         pieces = blocks.cut(
-            (keys.mT, offsets, values[:, : sums.shape[1]], small), (queries, sums, total, shift)
+            (keys.mT, b, values[:, : sums.shape[1]], small), (queries, sums, total, shift)
         )
-        for P, (k, b, x, unshifted, q, found, row, top) in zip(
-            blocks.memory(), pieces, strict=True
-        ):
-            blocks.product(k, q, out=P)
-            if not rows:
-                P.add_(b[..., None]).mul_(LOG2_E)
+        for P, (k, b_, x, unshifted, q, found, row, top) in zip(memory, pieces, strict=True):
+            if rows:
+                blocks.product(k, q, out=P)
+            else:
+                blocks.add(k, q, P.copy_(b_), scale * LOG2_E)
             _exp2(P, None if unshifted else top)
             if first:
                 P /= torch.sum(P, dim=-2, keepdim=True, out=row)
             blocks.product(x, P, out=found)
-            if keep:
-                kept.append(P.clone())
         u = sums if first else sums[:, :v] / total
         level = total.log2() + shift
         if rows:
             queries[:, w : w + 1] = -level
-        ctx.rows, ctx.kept, ctx.small = rows, kept, small
-        ctx.save_for_backward(Q, K, offsets, V, queries, keys, values, level, u)
+        ctx.rows, ctx.scale, ctx.small = rows, scale, small
+        ctx.distances, ctx.kept = offsets is None, memory if keep else []
+        ctx.save_for_backward(Q, K, V, b, queries, keys, values, level, u)
         return u
 
     @staticmethod
     @once_differentiable  # type: ignore[untyped-decorator]  # torch is not typed
     def backward(ctx: Any, grad: Tensor) -> Any:
-        Q, K, offsets, V, queries, keys, values, level, u = ctx.saved_tensors
-        rows, kept = ctx.rows, iter(ctx.kept)
-        dQ, dK, doff, dV = (
-            torch.zeros_like(a, memory_format=torch.contiguous_format) if wanted else None
-            for a, wanted in zip((Q, K, offsets, V), ctx.needs_input_grad, strict=True)
+        Q, K, V, b, queries, keys, values, level, u = ctx.saved_tensors
+        rows, scale = ctx.rows, ctx.scale
+        wanted = [*ctx.needs_input_grad[:3], ctx.needs_input_grad[4]]
+        wanted[3] |= wanted[1] and ctx.distances
+        dQ, dK, dV, doff = (
+            torch.zeros_like(a, memory_format=torch.contiguous_format) if needed else None
+            for a, needed in zip((Q, K, V, K[:, 0]), wanted, strict=True)
         )
         scores_wanted = not (dQ is None and dK is None and doff is None)
         along = (grad * u).sum(dim=1, keepdim=True)
@@ -277,18 +320,20 @@ class _Attention(torch.autograd.Function):
         values = values[:, : slopes.shape[1]]
         blocks = Blocks(Q, K.shape[-1])
         pieces = blocks.cut(
-            (keys.mT, K, offsets, values.mT, ctx.small, dK, doff, dV),
+            (keys.mT, K, b, values.mT, ctx.small, dK, doff, dV),
             (queries, slopes, Q, grad, level, along, dQ),
         )
-        for P, slope, (k, K_, b, x, unshifted, dK_, doff_, dV_, q, s, Q_, g, top, mean, dQ_) in zip(
-            blocks.memory(), blocks.memory(), pieces, strict=True
+        for P, slope, piece in zip(
+            ctx.kept or blocks.memory(), blocks.memory(), pieces, strict=True
         ):
-            if ctx.kept:
-                P = next(kept)
-            else:
-                blocks.product(k, q, out=P)
-                if not rows:
-                    P.add_(b[..., None]).mul_(LOG2_E).sub_(top)
+            k, K_, b_, x, unshifted, dK_, doff_, dV_ = piece[:8]
+            q, s, Q_, g, top, mean, dQ_ = piece[8:]
+            if not ctx.kept:
+                if rows:
+                    blocks.product(k, q, out=P)
+                else:
+                    blocks.add(k, q, P.copy_(b_), scale * LOG2_E)
+                    P.sub_(top)
                 (P if unshifted else P.clamp_(min=FLOOR)).exp2_()
             if dV_ is not None:
                 blocks.add(g, P.mT, dV_)
@@ -299,13 +344,15 @@ class _Attention(torch.autograd.Function):
                 slope.sub_(mean)
             slope.mul_(P)
             if dQ_ is not None:
-                blocks.product(K_, slope, out=dQ_)
+                blocks.add(K_, slope, dQ_, scale, beta=0)
             if dK_ is not None:
-                blocks.add(Q_, slope.mT, dK_)
+                blocks.add(Q_, slope.mT, dK_, scale)
             if doff_ is not None:
                 doff_.add_(slope.sum(dim=-1))
         ctx.kept = []
-        return dQ, dK, doff, dV
+        if dK is not None and doff is not None and ctx.distances:
+            dK.addcmul_(K, doff[:, None], value=-scale)
+        return dQ, dK, dV, None, None if ctx.distances else doff
 
 
 class _Moments(torch.autograd.Function):

@@ -32,7 +32,6 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import torch
-from torch.autograd.function import once_differentiable
 
 from constructions.arrays import checked_count
 from constructions.blocked import attention, few, self_attention, weights
@@ -185,7 +184,7 @@ class FastTransformer:
         if self.model.attention == "softmax":
             return _batched(self_attention, A, points.X, G)
         offsets = -((G @ points.X) * points.X).sum(dim=-2)
-        return _batched(sparse_attention, A, points.X, offsets, points.X)
+        return _batched(sparse_attention, A, points.X, points.X, offsets=offsets.flatten(0, 1))
 
     def prepare(self, parameters: Mapping[str, Tensor], points: Points) -> Prepared:
         """All of a step that does not depend on the centers.
@@ -229,14 +228,14 @@ class FastTransformer:
         middle = (of_points + of_cross + of_own)[:, None] @ median + shift[:, None]
         K, V = middle.split([d_qkv, d], dim=-2)
         gap = q.x[:, None] @ median + (q.bias - bk)[:, None] - K
-        queries = affine(2 * g * q.x, 2 * g * q.code, 2 * g * gap)
+        queries = affine(q.x, q.code, gap)
         constant = V + bv[:, None]
 
         # centers from centers
         q, k = (self._read(parameters, f"centers_from_centers.{role}") for role in ROLES[:2])
         v = self._read(parameters, "centers_from_centers.value", d)
         gap = (q.x - k.x)[:, None] @ median + (q.bias - k.bias)[:, None]
-        among = affine(2 * g * q.x, 2 * g * q.code, 2 * g * gap), affine(*k[:2]), affine(*v[:2])
+        among = affine(q.x, q.code, gap), affine(*k[:2]), affine(*v[:2])
         constant = constant + v.x[:, None] @ median + v.bias[:, None]
 
         of_points, of_own = each(of_points), each(of_own)
@@ -263,7 +262,7 @@ class FastTransformer:
         offsets = -g * kappa.square().sum(dim=1)
         new = moved + prepared.constant + self._from_points(prepared, moved, keys, offsets, Q)
         attention = _ATTENTION[self.model.attention]
-        new = new + attention(Qc, Kc, -g * Kc.square().sum(dim=1), Vc)
+        new = new + attention(Qc, Kc, Vc, 2 * g)
         return new.unflatten(0, lead)
 
     def _from_points(
@@ -277,22 +276,22 @@ class FastTransformer:
         if self._few:
             values = torch.baddbmm(of_code, of_center, moved)
             of_keys, of_values = values.split([d_qkv, d], dim=1)
-            P = weights(X, keys, offsets)
-            P2 = torch.softmax(_Scores.apply(Q, torch.baddbmm(fixed, of_keys, P), g), dim=-1).mT
+            P = weights(X, keys, offsets=offsets)
+            P2 = weights(Q, torch.baddbmm(fixed, of_keys, P), 2 * g)
             found = torch.bmm(of_values, P @ P2)
             for part, tokens in zip(prepared.reader, (X, prepared.average), strict=True):
                 found = torch.baddbmm(found, part[:, d_qkv:], tokens @ P2)
             return found
         if self._by_token:
             codes = self._codes(moved).mT.expand(len(moved), -1, -1)
-            averages = attention(X, keys, offsets, torch.cat([moved, codes], dim=1))
+            averages = attention(X, keys, torch.cat([moved, codes], dim=1), offsets=offsets)
             centers, codes = averages.split([d, codes.shape[1]], dim=1)
             read = torch.baddbmm(torch.baddbmm(fixed, of_center, centers), of_code, codes)
         else:
             values = torch.baddbmm(of_code, of_center, moved)
-            read = fixed + attention(X, keys, offsets, values)
+            read = fixed + attention(X, keys, values, offsets=offsets)
         K, V = read.split([d_qkv, d], dim=1)
-        return attention(Q, K, -g * K.square().sum(dim=1), V)
+        return attention(Q, K, V, 2 * g)
 
     @property
     def _by_token(self) -> bool:
@@ -324,8 +323,7 @@ class FastTransformer:
                 )
             )
             middle = k.detach().median(dim=-1, keepdim=True).values
-            q, k = 2 * self.model.scale * (q - middle), k - middle
-            return _batched(attention, q, k, -self.model.scale * k.square().sum(dim=-2), v)
+            return _batched(attention, q - middle, k - middle, v, scale=2 * self.model.scale)
 
         points, centers = (tokens.mT for tokens in self.model.tokens(X, C))
         found = [C]
@@ -393,29 +391,11 @@ class FastTransformer:
             )
 
 
-class _Scores(torch.autograd.Function):
-    """k_j . q_i - g |k_j|^2, (T, m, n), for queries (T, w, m) and keys (T, w, n)."""
-
-    @staticmethod
-    def forward(ctx: Any, Q: Tensor, K: Tensor, g: float) -> Tensor:
-        ctx.g = g
-        ctx.save_for_backward(Q, K)
-        return torch.baddbmm(K.square().sum(dim=1, keepdim=True), Q.mT, K, beta=-g)
-
-    @staticmethod
-    @once_differentiable  # type: ignore[untyped-decorator]  # torch is not typed
-    def backward(ctx: Any, grad: Tensor) -> Any:
-        Q, K = ctx.saved_tensors
-        dK = (-2 * ctx.g * grad.sum(dim=1, keepdim=True)) * K
-        return K @ grad.mT, dK.baddbmm_(Q, grad), None
-
-
 _ATTENTION = {"softmax": attention, "sparsemax": sparse_attention}
 
 
-def _batched(function: Any, *arrays: Tensor) -> Tensor:
+def _batched(function: Any, *arrays: Tensor, **options: Any) -> Tensor:
     """A function of problems (T, ...) on models and tasks (S, B, ...)."""
     lead = arrays[0].shape[:2]
-    return function(*(a.expand(*lead, *a.shape[2:]).flatten(0, 1) for a in arrays)).unflatten(
-        0, lead
-    )
+    flat = (a.expand(*lead, *a.shape[2:]).flatten(0, 1) for a in arrays)
+    return function(*flat, **options).unflatten(0, lead)

@@ -2,7 +2,7 @@ r"""Sparsemax over columns, and sparsemax attention in blocks that fit the cache
 
 As `blocked.attention` for the weights that minimize |P - scores|^2 over the simplex,
 
-    P_ji = max(s_ji - t_i, 0),    s_ji = k_j . q_i + b_j,    u_i = sum_j P_ji v_j,
+    P_ji = max(s_ji - t_i, 0),    s_ji = a k_j . q_i + b_j,    u_i = sum_j P_ji v_j,
 
 with the t_i that makes them sum to 1. The forward pass keeps the largest score and how far t is
 below it; the backward pass computes P again from them. Only keys in the support of a query get a
@@ -18,7 +18,7 @@ from torch.autograd.function import once_differentiable
 
 from constructions._entmax import sparsemax_threshold
 from constructions.arrays import checked
-from constructions.blocked import Blocks
+from constructions.blocked import Blocks, squared
 
 Tensor = Any  # torch.Tensor
 
@@ -30,9 +30,13 @@ def threshold(u: Tensor) -> Tensor:
     return sparsemax_threshold(u.clamp(max=1).mT, system).mT
 
 
-def sparse_attention(Q: Tensor, K: Tensor, offsets: Tensor, V: Tensor) -> Tensor:
-    """u, (T, v, m); takes what `blocked.attention` takes and is differentiable in all four."""
-    return _SparseAttention.apply(Q, K, offsets, V)
+def sparse_attention(
+    Q: Tensor, K: Tensor, V: Tensor, scale: float = 1.0, offsets: Tensor | None = None
+) -> Tensor:
+    """u, (T, v, m); takes what `blocked.attention` takes and is differentiable in all tensors."""
+    return _SparseAttention.apply(
+        Q * scale, K, squared(K, scale) if offsets is None else offsets, V
+    )
 
 
 class _SparseAttention(torch.autograd.Function):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from typing import Any
 
@@ -81,17 +82,26 @@ def test_fast_and_plain_agree_in_values_and_gradients(
         assert_near(a, b)
 
 
-def test_the_form_for_gpus_is_the_same_attention() -> None:
-    arrays = [
-        rand(i, 2, rows, n) for i, (rows, n) in enumerate(((5, 9), (5, 40), (1, 40), (3, 40)))
-    ]
-    arrays[2] = arrays[2][:, 0]
-    wanted = [a.requires_grad_() for a in arrays]
-    weights = rand(9, 2, 3, 9)
-    a, b = blocked.fused(*arrays), attention(*arrays)
-    assert_near(a.detach(), b.detach())
-    for x, y in zip(gradients(a, weights, wanted), gradients(b, weights, wanted), strict=True):
-        assert_near(x, y)
+@pytest.mark.parametrize("offsets", [True, False])
+@pytest.mark.parametrize("n", [9, 40])
+def test_all_forms_of_attention_are_the_same(n: int, offsets: bool) -> None:
+    Q, K, V, b = (rand(i, 2, rows, n) for i, rows in enumerate((5, 5, 3, 1)))
+    Q, b, scale = Q[..., :9], b[:, 0] if offsets else None, 0.7
+    wanted = [a.requires_grad_() for a in (Q, K, V, b) if a is not None]
+    squares = (Q[:, :, None] - K[..., None]).square().sum(1)
+    scores = -scale / 2 * squares if b is None else scale * K.mT @ Q + b[..., None]
+    expected = V @ torch.softmax(scores, dim=-2)
+    cotangent = rand(9, 2, 3, 9)
+    due = gradients(expected, cotangent, wanted)
+    for few, wide in itertools.product((0, 32), (1, 128)):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(blocked, "FEW", few)
+            patch.setattr(blocked, "WIDE", wide)
+            for form in (attention, blocked.fused):
+                found = form(Q, K, V, scale, b)
+                assert_near(found.detach(), expected.detach())
+                for x, y in zip(gradients(found, cotangent, wanted), due, strict=True):
+                    assert_near(x, y)
 
 
 def test_a_wide_code_keeps_its_weights_and_agrees() -> None:
@@ -183,10 +193,10 @@ def test_attention_in_float32_is_within_its_error_bound(
     Q, K, V, b = (a.float().to(DOUBLE) for a in (Q, K, V, b))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(blocked, "FEW", few)
-        single = attention(*(a.float() for a in (Q, K, b, V))).to(DOUBLE)
+        single = attention(*(a.float() for a in (Q, K, V)), offsets=b.float()).to(DOUBLE)
     scores = K.mT @ Q + b[..., None]
     exact = V @ torch.softmax(scores, dim=-2)
-    assert_near(attention(Q, K, b, V), exact)
+    assert_near(attention(Q, K, V, offsets=b), exact)
     # subtracting the maximum rounds once more, by eps times the largest score
     magnitude = K.abs().mT @ Q.abs() + b.abs()[..., None]
     delta = (d + 6) * eps * float(magnitude.max())
@@ -224,7 +234,7 @@ def test_the_shift_by_the_maximum_and_the_third_moments(scale: float) -> None:
 def test_sparse_weights_sum_to_one_where_scores_have_no_digit_left_for_them() -> None:
     Q, K = (rand(i, 1, 3, 9).float() for i in range(2))
     offsets = torch.full((1, 9), 1e8)
-    found = sparse_attention(Q, K, offsets, torch.ones(1, 1, 9))
+    found = sparse_attention(Q, K, torch.ones(1, 1, 9), offsets=offsets)
     torch.testing.assert_close(found, torch.ones(1, 1, 9))
 
 

@@ -156,7 +156,7 @@ def bound(
     of_center, of_code = of_cross[..., :d], of_cross[..., d:]
     middle = (of_points + of_center + of_own) @ median + reader @ (cross_bias + own_bias)
     gap = Wq[..., :d] @ median + (bq - bk) - middle[..., :width, :]
-    Q, constant = affine(Wq.times(2 * g), gap.times(2 * g)), middle[..., width:, :] + bv[..., :d, :]
+    Q, constant = affine(Wq, gap).times(2 * g), middle[..., width:, :] + bv[..., :d, :]
     fixed = (of_points @ x).plus_product(of_own, average)
     if model.k <= few:
         values = of_codes(of_code).plus_product(of_center, c)
@@ -180,7 +180,7 @@ def bound(
     Wk, bk = read("centers_from_centers.key")
     Wv, bv = read("centers_from_centers.value")
     gap = (Wq[..., :d] - Wk[..., :d]) @ median + (bq - bk)
-    Q, K = affine(Wq.times(2 * g), gap.times(2 * g)), affine(Wk)
+    Q, K = affine(Wq, gap).times(2 * g), affine(Wk)
     constant = constant + Wv[..., :d, :d] @ median + bv[..., :d, :]
     new = c + constant + new + attention(Q, K, squares(K), affine(Wv[..., :d, :]))
     return (new + median).mT
