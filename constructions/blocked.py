@@ -12,9 +12,6 @@ The forward pass keeps the logarithm of the denominator; the backward pass compu
 it, block by block. What makes it fast on a processor is that a block of scores stays in the cache
 between its product, its exponential and its second product, and that base-2 exponentials are three
 times as fast as natural ones.
-
-Points attending to each other, where keys and values are the points themselves, have a shortcut in
-few dimensions: `self_attention`.
 """
 
 from __future__ import annotations
@@ -22,7 +19,6 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterable, Sequence
-from functools import cache
 from typing import Any
 
 import torch
@@ -40,7 +36,6 @@ FLOOR = (
 )  # base-2 scores that far below the largest: beneath rounding, above subnormal numbers
 FUSED = 256  # widths below this are for torch's fused kernels on a GPU
 FEW = 32  # keys or queries: up to here the matrix of weights is small, and torch.softmax is faster
-CUBIC = 4  # up to this many dimensions, third moments are cheaper than a second pass
 
 
 def attention(
@@ -99,29 +94,6 @@ def fused(
     return u[:, 0, :, : V.shape[1]].mT
 
 
-def self_attention(A: Tensor, X: Tensor, G: Tensor) -> Tensor:
-    """u, (T, d, n): averages of the points with scores A_i . x_j - x_j' G x_j.
-
-    Parameters
-    ----------
-    A : (T, d, n) queries
-    X : (T, d, n) points, which are keys and values
-    G : (T, d, d) symmetric
-
-    In at most `CUBIC` dimensions the forward pass averages all monomials of x up to degree 3
-    beside x itself. These are all that the gradient needs,
-
-        dA_i = Cov_i g_i,    dG = -sum_i (E_i[(g_i.x) x x'] - (g_i.u_i) E_i[x x']),
-
-    (g_i the gradient in u_i, E_i and Cov_i under the weights of query i), so backward has no pass
-    over the pairs. X gets a gradient by the general way only.
-    """
-    trained = torch.is_grad_enabled() and (A.requires_grad or G.requires_grad)
-    if trained and X.shape[-2] <= CUBIC and not (X.requires_grad or X.is_cuda):
-        return _Moments.apply(A, X, G)
-    return attention(A, X, X, offsets=-((G @ X) * X).sum(dim=-2))
-
-
 class Blocks:
     """T problems with m queries and n keys, cut so that a block of scores fits the cache: some
     problems at a time, or some queries of one problem.
@@ -139,6 +111,7 @@ class Blocks:
     Attributes
     ----------
     product : torch.mm or torch.bmm, whichever fits the blocks
+    first : for each block, whether it is the first of its problem
     """
 
     def __init__(self, Q: Tensor, n: int) -> None:
@@ -148,10 +121,13 @@ class Blocks:
         self._rows = min(self._m, max(1, limit // n))
         self._alone = self._together == 1
         self.product = torch.mm if self._alone else torch.bmm
+        parts = -(-self._m // self._rows)
+        self.first = [i % parts == 0 for i in range(-(-T // self._together) * parts)]
 
     def cut(self, of_problems: Sequence[Any], of_queries: Sequence[Any]) -> list[tuple[Any, ...]]:
         """What belongs to each block: of tensors (T, ...) all of its problems, of tensors
-        (T, ..., m) that of its queries only. A list has an entry a problem; None stays None."""
+        (T, ..., m) that of its queries only. Of a list of truths, one a problem, whether all of its
+        problems have it; None stays None."""
         pieces = zip(
             *map(self._problems, of_problems), *map(self._queries, of_queries), strict=False
         )
@@ -199,9 +175,11 @@ class Blocks:
                     found.append(place.flatten()[: math.prod(shape)].view(shape))
         return found
 
-    def add(self, a: Tensor, b: Tensor, total: Tensor, alpha: float = 1, beta: float = 1) -> None:
-        """alpha a b + beta total, in `total`; what is there does not matter if beta is 0."""
-        (total.addmm_ if self._alone else total.baddbmm_)(a, b, alpha=alpha, beta=beta)
+    def add(
+        self, a: Tensor, b: Tensor, total: Tensor, scale: float = 1.0, first: bool = False
+    ) -> None:
+        """scale a b, added to `total`, or the first of what stands there."""
+        (total.addmm_ if self._alone else total.baddbmm_)(a, b, alpha=scale, beta=not first)
 
 
 def _with_one(A: Tensor) -> Tensor:
@@ -220,13 +198,13 @@ def _base_two(Q: Tensor, K: Tensor, scale: float, offsets: Tensor) -> tuple[Tens
     return queries, keys
 
 
-def _small(Q: Tensor, K: Tensor) -> list[bool]:
+def small_scores(Q: Tensor, K: Tensor) -> list[bool]:
     """For which problems |q||k| says that no score leaves +-SAFE; a NaN says nothing."""
     reach = Q.square().sum(dim=1).amax(dim=-1) * K.square().sum(dim=1).amax(dim=-1)
     return (reach < SAFE * SAFE).tolist()
 
 
-def _exp2(scores: Tensor, top: Tensor | None) -> None:
+def exp2(scores: Tensor, top: Tensor | None) -> None:
     """exp2 of base-2 scores (..., n, m), in place; if `top` is given, less their maxima, which are
     written there."""
     if top is not None:
@@ -249,10 +227,10 @@ class _Scores(torch.autograd.Function):
     @staticmethod
     @once_differentiable  # type: ignore[untyped-decorator]  # torch is not typed
     def backward(ctx: Any, grad: Tensor) -> Any:
-        Q, K = ctx.saved_tensors
-        grad = grad * ctx.scale
-        dK = -grad.sum(dim=1, keepdim=True) * K
-        return K @ grad.mT, dK.baddbmm_(Q, grad), None
+        (Q, K), scale = ctx.saved_tensors, ctx.scale
+        dQ = torch.baddbmm(Q, K, grad.mT, beta=0, alpha=scale)
+        dK = (grad.sum(dim=1, keepdim=True) * -scale) * K
+        return dQ, dK.baddbmm_(Q, grad, alpha=scale), None
 
 
 class _Attention(torch.autograd.Function):
@@ -271,7 +249,7 @@ class _Attention(torch.autograd.Function):
         rows = m * n > (m + n) * w
         if rows:
             queries, keys = _base_two(Q, K, scale, b)
-            small = _small(queries, keys)
+            small = small_scores(queries, keys)
         else:
             queries, keys, b, small = Q, K, (b * LOG2_E)[..., None], [False] * T
         values = V
@@ -290,7 +268,7 @@ class _Attention(torch.autograd.Function):
                 blocks.product(k, q, out=P)
             else:
                 blocks.add(k, q, P.copy_(b_), scale * LOG2_E)
-            _exp2(P, None if unshifted else top)
+            exp2(P, None if unshifted else top)
             if first:
                 P /= torch.sum(P, dim=-2, keepdim=True, out=row)
             blocks.product(x, P, out=found)
@@ -310,10 +288,11 @@ class _Attention(torch.autograd.Function):
         rows, scale = ctx.rows, ctx.scale
         wanted = [*ctx.needs_input_grad[:3], ctx.needs_input_grad[4]]
         wanted[3] |= wanted[1] and ctx.distances
-        dQ, dK, dV, doff = (
-            torch.zeros_like(a, memory_format=torch.contiguous_format) if needed else None
-            for a, needed in zip((Q, K, V, K[:, 0]), wanted, strict=True)
+        dQ, dK, dV = (
+            a.new_empty(a.shape) if needed else None
+            for a, needed in zip((Q, K, V), wanted[:3], strict=True)
         )
+        doff = K.new_zeros(K[:, 0].shape) if wanted[3] else None
         scores_wanted = not (dQ is None and dK is None and doff is None)
         along = (grad * u).sum(dim=1, keepdim=True)
         slopes = torch.cat([grad, -along], dim=1) if rows else grad
@@ -323,8 +302,8 @@ class _Attention(torch.autograd.Function):
             (keys.mT, K, b, values.mT, ctx.small, dK, doff, dV),
             (queries, slopes, Q, grad, level, along, dQ),
         )
-        for P, slope, piece in zip(
-            ctx.kept or blocks.memory(), blocks.memory(), pieces, strict=True
+        for P, slope, first, piece in zip(
+            ctx.kept or blocks.memory(), blocks.memory(), blocks.first, pieces, strict=True
         ):
             k, K_, b_, x, unshifted, dK_, doff_, dV_ = piece[:8]
             q, s, Q_, g, top, mean, dQ_ = piece[8:]
@@ -336,7 +315,7 @@ class _Attention(torch.autograd.Function):
                     P.sub_(top)
                 (P if unshifted else P.clamp_(min=FLOOR)).exp2_()
             if dV_ is not None:
-                blocks.add(g, P.mT, dV_)
+                blocks.add(g, P.mT, dV_, first=first)
             if not scores_wanted:
                 continue
             blocks.product(x, s, out=slope)
@@ -344,88 +323,12 @@ class _Attention(torch.autograd.Function):
                 slope.sub_(mean)
             slope.mul_(P)
             if dQ_ is not None:
-                blocks.add(K_, slope, dQ_, scale, beta=0)
+                blocks.add(K_, slope, dQ_, scale, first=True)
             if dK_ is not None:
-                blocks.add(Q_, slope.mT, dK_, scale)
+                blocks.add(Q_, slope.mT, dK_, scale, first)
             if doff_ is not None:
                 doff_.add_(slope.sum(dim=-1))
         ctx.kept = []
         if dK is not None and doff is not None and ctx.distances:
             dK.addcmul_(K, doff[:, None], value=-scale)
         return dQ, dK, dV, None, None if ctx.distances else doff
-
-
-class _Moments(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, A: Tensor, X: Tensor, G: Tensor) -> Tensor:
-        T, d, n = X.shape
-        V = _powers(X)
-        V[:, 0] = ((G @ X) * X).sum(dim=-2).neg_()
-        keys, values = V[:, : d + 1], V[:, 1:]
-        queries = torch.empty_like(keys)
-        queries[:, 0] = LOG2_E
-        torch.mul(A, LOG2_E, out=queries[:, 1:])
-        sums, top = torch.empty_like(values), X.new_empty(T, 1, n)
-        small = _small(queries, keys)
-        blocks = Blocks(X, n)
-        pieces = blocks.cut((keys.mT, values, small), (queries, sums, top))
-        for P, (k, v, unshifted, q, found, row) in zip(blocks.memory(), pieces, strict=True):
-            blocks.product(k, q, out=P)
-            _exp2(P, None if unshifted else row)
-            blocks.product(v, P, out=found)
-        u = sums[:, :d] / sums[:, d : d + 1]
-        ctx.save_for_backward(sums, u)
-        return u
-
-    @staticmethod
-    @once_differentiable  # type: ignore[untyped-decorator]  # torch is not typed
-    def backward(ctx: Any, grad: Tensor) -> Any:
-        sums, u = ctx.saved_tensors
-        d = grad.shape[1]
-        along = (grad * u).sum(dim=1, keepdim=True)
-        # sums are averages times the one of 1
-        weights = torch.cat([grad, along], dim=1) / sums[:, d : d + 1]
-        pairs = sums[:, d + 1 :]
-        dA = -along * u
-        for a in range(d):  # the pairs (a, a), (a, a + 1), ... come first
-            dA[:, a:].addcmul_(weights[:, a : a + 1], pairs[:, : d - a])
-            dA[:, a] += (weights[:, a + 1 : d] * pairs[:, 1 : d - a]).sum(dim=1)
-            pairs = pairs[:, d - a :]
-        of_pair, of_triple = _monomials(d)
-        found = torch.bmm(weights, sums[:, d + 1 :].mT)
-        dG = found[:, d, of_pair] - found.flatten(1)[:, of_triple].sum(dim=1)
-        return dA, None, dG
-
-
-def _powers(X: Tensor) -> Tensor:
-    """Rows (T, ..., n): one that is left free, X (T, d, n), ones, and the monomials of degree 2 and
-    3, once each, by degree and then lexicographic."""
-    T, d, n = X.shape
-    V = X.new_empty(T, 1 + math.comb(d + 3, 3), n)
-    V[:, 1 : d + 1], V[:, d + 1] = X, 1
-    # x_a times those of the degree below that start at x_a or later, which are the last ones
-    end, free = d + 1, d + 2
-    for degree in (1, 2):
-        for a in range(d):
-            count = math.comb(d - a + degree - 1, degree)
-            torch.mul(X[:, a : a + 1], V[:, end - count : end], out=V[:, free : free + count])
-            free += count
-        end = free
-    return V
-
-
-@cache
-def _monomials(d: int) -> tuple[Tensor, Tensor]:
-    """Where to find sums over the queries, (d + 1, monomials of degree 2 and 3), whose row c comes
-    with weight g_c: x_a x_b in the last row, (d, d), and x_c x_a x_b in row c of all rows joined,
-    (d, d, d)."""
-    places = []
-    listed: list[tuple[int, ...]] = []
-    for degree in (2, 3):
-        listed += itertools.combinations_with_replacement(range(d), degree)
-    place = {indices: i for i, indices in enumerate(listed)}
-    for degree in (2, 3):
-        entries = [place[tuple(sorted(i))] for i in itertools.product(range(d), repeat=degree)]
-        places.append(torch.tensor(entries).reshape((d,) * degree))
-    of_pair, of_triple = places
-    return of_pair, of_triple + len(listed) * torch.arange(d)[:, None, None]

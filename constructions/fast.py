@@ -7,7 +7,7 @@ What is not computed, with tokens [x, 0] and [c, b] and g the scaled inverse tem
 
 * Points have an empty code part, so of their matrices only the first d columns act. The scores of
   a point on a point are A_i . x_j - x_j' G x_j with A = 2g Wk'(Wq x + bq - bk) and G = g Wk'Wk:
-  inner width d, not d_emb, and x itself as value (`blocked.self_attention`).
+  inner width d, not d_emb, and x itself as value (`moments.self_attention`).
 * The new points, d_emb wide, never exist. Centers read them through a key and a value matrix, which
   are multiplied with the matrices that make the new points beforehand.
 * Of the new centers only the first d rows are wanted, so values are projected there first. With few
@@ -34,28 +34,22 @@ from typing import Any, NamedTuple
 import torch
 
 from constructions.arrays import checked_count
-from constructions.blocked import attention, few, self_attention, weights
+from constructions.blocked import attention, few, weights
 from constructions.errors import InputError
+from constructions.moments import self_attention
+from constructions.objective import Points, centered
 from constructions.sparse import sparse_attention
 from constructions.trainable import ROLES, TrainableTransformer
 
 Tensor = Any  # torch.Tensor
 
 
-SAMPLE = 16  # points, at least, whose median stands for that of all of them
-
-
-class Points(NamedTuple):
-    """Points as columns around a median: X (S, B, d, n) and the median (S, B, d, 1)."""
-
-    X: Tensor
-    median: Tensor
-
-
 class Projection(NamedTuple):
     """A projection of tokens [x, b]: its matrix as (S, r, d) and (S, r, p), its bias as (S, r, 1).
+    Of tokens without a code, the second is None.
 
-    A matrix is split once: the gradient of each slice of it would be a matrix of zeros.
+    A matrix of which both parts are used is split once: the gradient of each slice of it would be
+    a matrix of zeros.
     """
 
     x: Tensor
@@ -86,18 +80,6 @@ class Prepared(NamedTuple):
     reader: tuple[Tensor, Tensor]
     constant: Tensor
     fixed: Tensor
-
-
-def centered(X: Tensor) -> Points:
-    """Points (S, B, n, d) as columns around their coordinate-wise median.
-
-    All that matters is that the origin lies among the bulk of the points, so the median is that of
-    every (n / SAMPLE)-th point; that of all of them would take a tenth of a training step.
-    """
-    columns = X.mT.contiguous()
-    some = columns[..., :: max(1, X.shape[-2] // SAMPLE)]
-    median = some.median(dim=-1, keepdim=True).values
-    return Points(columns - median, median)
 
 
 @dataclass(frozen=True)
@@ -176,7 +158,7 @@ class FastTransformer:
     def attend(self, parameters: Mapping[str, Tensor], points: Points) -> Tensor:
         """The averages (S, B, d, n) that the self-attention of the points takes of them."""
         d, g = self.model.d, self.model.scale
-        q, k = (self._read(parameters, f"points_from_points.{role}") for role in ROLES[:2])
+        q, k = (self._of_points(parameters, f"points_from_points.{role}") for role in ROLES[:2])
         gap = (q.x - k.x)[:, None] @ points.median + (q.bias - k.bias)[:, None]
         into = 2 * g * k.x.mT
         A = _batched(torch.baddbmm, into[:, None] @ gap, (into @ q.x)[:, None], points.X)
@@ -208,7 +190,8 @@ class FastTransformer:
             return torch.cat([each(x), each(shift)], dim=-1), each(self._of_codes(code))
 
         # points from centers: kappa are the keys less the query of the median
-        q, k, cross = (self._read(parameters, f"points_from_centers.{role}") for role in ROLES)
+        q = self._of_points(parameters, "points_from_centers.query")
+        k, cross = (self._read(parameters, f"points_from_centers.{role}") for role in ROLES[1:])
         gap = (k.x - q.x)[:, None] @ median + (k.bias - q.bias)[:, None]
         into = 2 * g * q.x.mT
         kappa = affine(k.x, k.code, gap)
@@ -218,7 +201,7 @@ class FastTransformer:
         q = self._read(parameters, "centers_from_points.query")
         Wk, bk = self._whole(parameters, "centers_from_points.key")
         Wv, bv = self._whole(parameters, "centers_from_points.value", d)
-        own = self._read(parameters, "points_from_points.value")
+        own = self._of_points(parameters, "points_from_points.value")
         average = self.attend(parameters, points).flatten(0, 1)
         reader = torch.cat([Wk, Wv], dim=1)
         made = reader @ torch.cat([cross.x, cross.code, own.x, cross.bias + own.bias], dim=-1)
@@ -297,7 +280,11 @@ class FastTransformer:
     def _by_token(self) -> bool:
         """Whether points average tokens of centers, and not what is read of these: for narrow
         codes."""
-        return not self._few and self.model.table.name != "one_hot"
+        return not (self._few or self._one_hot)
+
+    @property
+    def _one_hot(self) -> bool:
+        return self.model.table.name == "one_hot"
 
     @property
     def _few(self) -> bool:
@@ -349,20 +336,25 @@ class FastTransformer:
         bias = parameters.get(f"{name}_bias")
         bias = matrix.new_zeros(matrix.shape[:-1]) if bias is None else bias
         if rows is not None:
-            matrix, bias = (a.split([rows, a.shape[1] - rows], dim=1)[0] for a in (matrix, bias))
+            matrix, bias = matrix[:, :rows], bias[:, :rows]
         return matrix, bias[..., None]
 
     def _read(
         self, parameters: Mapping[str, Tensor], name: str, rows: int | None = None
     ) -> Projection:
+        """The projection of that name; all rows of it, or the first ones."""
         matrix, bias = self._whole(parameters, name, rows)
         x, code = matrix.split([self.model.d, matrix.shape[-1] - self.model.d], dim=-1)
         return Projection(x, code, bias)
 
+    def _of_points(self, parameters: Mapping[str, Tensor], name: str) -> Projection:
+        """The projection of that name, for tokens whose code is empty."""
+        matrix, bias = self._whole(parameters, name)
+        return Projection(matrix[..., : self.model.d], None, bias)
+
     def _of_codes(self, matrix: Tensor) -> Tensor:
         """A matrix (S, r, p) times the codes, (S, r, k)."""
-        one_hot = self.model.table.name == "one_hot"
-        return matrix if one_hot else matrix @ self._codes(matrix).mT
+        return matrix if self._one_hot else matrix @ self._codes(matrix).mT
 
     def _codes(self, like: Tensor) -> Tensor:
         """The code table (k, p); making a tensor of it takes as long as a product of matrices."""

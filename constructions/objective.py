@@ -1,7 +1,7 @@
 r"""What is minimized, and the yardstick: smoothed k-means losses, inertia, Lloyd steps of batches.
 
 Points and centers are columns here, X (S, B, d, n) and C (S, B, d, k), around a common origin near
-the points (`fast.centered`): squared distances are computed in the expanded form, which loses no
+the points (`centered`): squared distances are computed in the expanded form, which loses no
 digits there. NaN and infinity pass through, so that a diverged model shows and spoils no other.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch.autograd.function import once_differentiable
@@ -21,8 +21,28 @@ from constructions.surrogates import exponent_of, gradient_from, weights
 Tensor = Any  # torch.Tensor
 
 CACHED = 1 << 17  # distances whose surrogates are computed together
-BLOCK = {"cpu": 1 << 18, "cuda": 1 << 27}  # distances in memory at a time, in a Lloyd step
+BLOCK = {"cpu": 3 << 16, "cuda": 1 << 27}  # distances in memory at a time, in a Lloyd step
 WIDE = 16  # coordinates that make a row of points long enough to compute along it
+SAMPLE = 16  # points, at least, whose median stands for that of all of them
+
+
+class Points(NamedTuple):
+    """Points as columns around a median: X (S, B, d, n) and the median (S, B, d, 1)."""
+
+    X: Tensor
+    median: Tensor
+
+
+def centered(X: Tensor) -> Points:
+    """Points (S, B, n, d) as columns around their coordinate-wise median.
+
+    All that matters is that the origin lies among the bulk of the points, so the median is that of
+    every (n / SAMPLE)-th point; that of all of them would take a tenth of a training step.
+    """
+    columns = X.mT.contiguous()
+    some = columns[..., :: max(1, X.shape[-2] // SAMPLE)]
+    median = some.median(dim=-1, keepdim=True).values
+    return Points(columns - median, median)
 
 
 def squared_distances(X: Tensor, C: Tensor) -> Tensor:
@@ -121,20 +141,28 @@ def lloyd_step(X: Tensor, C: Tensor) -> tuple[Tensor, Tensor]:
     lead = C.shape[:2]
     X, C = X.flatten(0, 1), C.flatten(0, 1)
     origin = _origin(C)
-    total = torch.zeros_like(C[:, 0, 0])
-    sums = C.new_zeros(len(C), C.shape[2], C.shape[1] + 1)
+    sums, counts, total = _sums(X, C, origin)
+    if bool((counts.sum(dim=-1, dtype=torch.float64) != X.shape[-1]).any()):
+        sums, counts, total = _sums(X, C, origin, tied=True)
+    moved = torch.where(counts > 0, sums / counts + origin, C)
+    return moved.unflatten(0, lead), total.unflatten(0, lead)
+
+
+def _sums(X: Tensor, C: Tensor, origin: Tensor, tied: bool = False) -> tuple[Tensor, ...]:
+    """Over the points of each center, their sum (T, d, k) around the origin and their number
+    (T, 1, k); over all points, the inertia (T,). Tied points count for each of their centers,
+    unless `tied` says that there are some."""
+    (T, d, k) = C.shape
+    sums, counts, total = (C.new_zeros(shape) for shape in ((T, k, d), (T, k), (T,)))
     for part, squares, r in _parts(X, C, origin):
         low = r.amin(dim=-2, keepdim=True)
         total += low.sum(dim=(-2, -1)) + squares
         member = torch.eq(r, low, out=r)
-        found = member @ part.mT
-        if float(found[..., -1].sum(dtype=torch.float64)) != low.numel():  # ties
+        if tied:
             member *= member.cumsum(dim=-2) == 1
-            found = member @ part.mT
-        sums += found
-    sums, counts = sums.mT.split([C.shape[1], 1], dim=1)
-    moved = torch.where(counts > 0, sums / counts + origin, C)
-    return moved.unflatten(0, lead), total.unflatten(0, lead)
+        sums.baddbmm_(member, part[:, :-1].mT)
+        counts += member.sum(dim=-1)
+    return sums.mT, counts[:, None], total
 
 
 def _origin(C: Tensor) -> Tensor:

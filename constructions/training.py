@@ -26,8 +26,15 @@ import torch
 
 from constructions.arrays import checked_count, checked_scalar
 from constructions.errors import InputError
-from constructions.fast import FastTransformer, Points, centered
-from constructions.objective import inertia, lloyd_step, smoothed_loss, squared_distances
+from constructions.fast import FastTransformer
+from constructions.objective import (
+    Points,
+    centered,
+    inertia,
+    lloyd_step,
+    smoothed_loss,
+    squared_distances,
+)
 from constructions.streams import sample, stream
 from constructions.surrogates import exponent_of
 from constructions.tasks import TaskDistribution

@@ -12,9 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from constructions import InputError, LloydTransformer, blocked, lloyd_step, objective, surrogate
-from constructions.blocked import attention, self_attention
+from constructions.blocked import attention
 from constructions.codes import NAMED
-from constructions.fast import FastTransformer, centered
+from constructions.fast import FastTransformer
+from constructions.moments import self_attention
+from constructions.objective import centered
 from constructions.sparse import sparse_attention
 from constructions.trainable import ATTENTIONS, TrainableTransformer, from_matrices
 

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from constructions import blocked
 from constructions.codes import NAMED
-from constructions.fast import FastTransformer, centered
+from constructions.fast import FastTransformer
+from constructions.objective import centered
 from constructions.trainable import TrainableTransformer
 
 DOUBLE = torch.float64

@@ -11,8 +11,9 @@ from typing import Any
 
 import torch
 
-from constructions.blocked import BLOCK, CUBIC
-from constructions.fast import centered
+from constructions.blocked import BLOCK
+from constructions.moments import CUBIC
+from constructions.objective import centered
 from constructions.streams import sample, stream
 from constructions.training import Settings, Trainer
 from verify.bench._measure import Crew, compared, in_turn
@@ -106,7 +107,7 @@ def _parts_table(shapes: tuple[tuple[int, int], ...], n: int, batch: int, rounds
 
 def _work_of_a_pair(d: int) -> tuple[int, int]:
     """Multiply-adds and exponentials that self-attention and its gradient take for two points, see
-    `constructions.blocked`."""
+    `constructions.blocked` and `constructions.moments`."""
     if d <= CUBIC:
         return d + 1 + math.comb(d + 3, 3), 1
     return 2 * (d + 2) + 2 * (d + 1) + d, 2

@@ -24,8 +24,8 @@ from typing import Any
 import torch
 from safetensors.torch import load as load_tensors
 
-from constructions.fast import FastTransformer, centered
-from constructions.objective import inertia, lloyd_step, smoothed_loss
+from constructions.fast import FastTransformer
+from constructions.objective import centered, inertia, lloyd_step, smoothed_loss
 from constructions.streams import sample, stream
 from constructions.tasks import FAMILIES
 from constructions.training import Settings, typical_distance
