@@ -75,7 +75,7 @@ def weights(Q: Tensor, K: Tensor, scale: float = 1.0, offsets: Tensor | None = N
 
 def squared(K: Tensor, scale: float) -> Tensor:
     """The offsets (T, n) of negative squared distances."""
-    return K.square().sum(dim=1) * (-scale / 2)
+    return squares(K) * (-scale / 2)
 
 
 def fused(
@@ -150,13 +150,7 @@ class Blocks:
             return itertools.repeat(itertools.repeat(None))
         if self._rows == self._m:
             return [(part,) for part in self._problems(a)]
-        return zip(
-            *(
-                self._problems(a[..., start : start + self._rows])
-                for start in range(0, self._m, self._rows)
-            ),
-            strict=True,
-        )
+        return [part.split(self._rows, dim=-1) for part in self._problems(a)]
 
     def memory(self, apart: bool = False) -> list[Tensor]:
         """For each block, where its scores (..., n, rows) can stand: all at the same place, or all
@@ -198,10 +192,20 @@ def _base_two(Q: Tensor, K: Tensor, scale: float, offsets: Tensor) -> tuple[Tens
     return queries, keys
 
 
-def small_scores(Q: Tensor, K: Tensor) -> list[bool]:
-    """For which problems |q||k| says that no score leaves +-SAFE; a NaN says nothing."""
-    reach = Q.square().sum(dim=1).amax(dim=-1) * K.square().sum(dim=1).amax(dim=-1)
-    return (reach < SAFE * SAFE).tolist()
+def squares(A: Tensor) -> Tensor:
+    """|a|^2 of all tokens, (T, n)."""
+    return A.square().sum(dim=1)
+
+
+def small_scores(
+    q: Tensor, k: Tensor, scale: float = 1.0, offsets: Tensor | None = None
+) -> list[bool]:
+    """For which problems the `squares` of queries and keys say that no score leaves +-SAFE: their
+    products, or with offsets scale k.q + offset, turned into base 2. A NaN says nothing."""
+    reach = (q.amax(dim=-1) * k.amax(dim=-1)).sqrt_()
+    if offsets is not None:
+        reach = reach.mul_(scale).add_(offsets.abs().amax(dim=-1)).mul_(LOG2_E)
+    return (reach < SAFE).tolist()
 
 
 def exp2(scores: Tensor, top: Tensor | None) -> None:
@@ -243,13 +247,14 @@ class _Attention(torch.autograd.Function):
     ) -> Tensor:
         T, w, m = Q.shape
         n, v = K.shape[-1], V.shape[1]
-        b = squared(K, scale) if offsets is None else offsets
+        sizes = squares(K)
+        b = sizes * (-scale / 2) if offsets is None else offsets
         keep = w >= WIDE and any(ctx.needs_input_grad)
         first = keep or n <= v  # normalize the weights before the product, or the result after it
         rows = m * n > (m + n) * w
         if rows:
             queries, keys = _base_two(Q, K, scale, b)
-            small = small_scores(queries, keys)
+            small = small_scores(squares(Q), sizes, scale, b)
         else:
             queries, keys, b, small = Q, K, (b * LOG2_E)[..., None], [False] * T
         values = V

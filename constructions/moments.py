@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch.autograd.function import once_differentiable
 
-from constructions.blocked import LOG2_E, Blocks, attention, exp2, small_scores
+from constructions.blocked import LOG2_E, Blocks, attention, exp2, small_scores, squares
 
 Tensor = Any  # torch.Tensor
 
@@ -52,7 +52,7 @@ class _Moments(torch.autograd.Function):
         queries[:, 0] = LOG2_E
         torch.mul(A, LOG2_E, out=queries[:, 1:])
         sums, top = torch.empty_like(values), X.new_empty(T, 1, n)
-        small = small_scores(queries, keys)
+        small = small_scores(squares(queries), squares(keys))
         blocks = Blocks(X, n)
         pieces = blocks.cut((keys.mT, values, small), (queries, sums, top))
         for P, (k, v, unshifted, q, found, row) in zip(blocks.memory(), pieces, strict=True):

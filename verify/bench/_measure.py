@@ -84,6 +84,13 @@ def peak_bytes(run: Callable[[], Any]) -> int:
     return peak
 
 
+def afresh(function: Callable[..., Any], *arguments: Any) -> Any:
+    """function(*arguments) in a process of its own, so that what was measured before does not show:
+    an allocator that has served large tensors keeps their pages for the next ones."""
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        return pool.apply(function, arguments)
+
+
 class Crew:
     """Processes that do the same work side by side, each in a loop of its own: how often they do it
     in a second, all together, on the clock on the wall.

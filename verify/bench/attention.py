@@ -14,7 +14,7 @@ import torch
 
 from constructions.fast import FastTransformer
 from constructions.trainable import TrainableTransformer
-from verify.bench._measure import CLOCKS, by_round, compared, peak_bytes
+from verify.bench._measure import CLOCKS, afresh, by_round, compared, peak_bytes
 from verify.bench._plain import PlainTransformer, parameters_of
 from verify.claim import Table
 
@@ -40,9 +40,8 @@ def measure(
     device: str = "cpu",
 ) -> list[Table]:
     """Two tables: plain against fast for every code, and one-hot against the narrower codes."""
-    torch.set_num_threads(1)
     found = {
-        (B, k, code): _shape(B, k, code, rounds, device)
+        (B, k, code): afresh(_shape, B, k, code, rounds, device)
         for B in batches
         for k in clusters
         for code in CODES
@@ -88,6 +87,7 @@ def measure(
 
 
 def _shape(batch: int, k: int, code: str, rounds: int, device: str) -> tuple[Rounds, Rounds, float]:
+    torch.set_num_threads(1)
     torch.manual_seed(0)
     X = torch.rand(batch, N, D).to(device)
     C = X[:, :k].clone()
