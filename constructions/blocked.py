@@ -225,8 +225,7 @@ class _Scores(torch.autograd.Function):
     def forward(ctx: Any, Q: Tensor, K: Tensor, scale: float) -> Tensor:
         ctx.scale = scale
         ctx.save_for_backward(Q, K)
-        squares = K.square().sum(dim=1, keepdim=True)
-        return torch.baddbmm(squares, Q.mT, K, beta=-scale / 2, alpha=scale)
+        return torch.baddbmm(squares(K)[:, None], Q.mT, K, beta=-scale / 2, alpha=scale)
 
     @staticmethod
     @once_differentiable  # type: ignore[untyped-decorator]  # torch is not typed
@@ -251,14 +250,14 @@ class _Attention(torch.autograd.Function):
         b = sizes * (-scale / 2) if offsets is None else offsets
         keep = w >= WIDE and any(ctx.needs_input_grad)
         first = keep or n <= v  # normalize the weights before the product, or the result after it
-        rows = m * n > (m + n) * w
+        rows, ones = (m * n > (m + n) * width for width in (w, v))
         if rows:
             queries, keys = _base_two(Q, K, scale, b)
             small = small_scores(squares(Q), sizes, scale, b)
         else:
             queries, keys, b, small = Q, K, (b * LOG2_E)[..., None], [False] * T
         values = V
-        if rows or not first:
+        if ones or not first:
             values = keys[:, : w + 1] if rows and V is K else _with_one(V)
         sums = Q.new_empty(T, v if first else v + 1, m)
         total = Q.new_empty(T, 1, m) if first else sums[:, v:]
@@ -300,8 +299,8 @@ class _Attention(torch.autograd.Function):
         doff = K.new_zeros(K[:, 0].shape) if wanted[3] else None
         scores_wanted = not (dQ is None and dK is None and doff is None)
         along = (grad * u).sum(dim=1, keepdim=True)
-        slopes = torch.cat([grad, -along], dim=1) if rows else grad
-        values = values[:, : slopes.shape[1]]
+        ones = values.shape[1] > V.shape[1]
+        slopes = torch.cat([grad, -along], dim=1) if ones else grad
         blocks = Blocks(Q, K.shape[-1])
         pieces = blocks.cut(
             (keys.mT, K, b, values.mT, ctx.small, dK, doff, dV),
@@ -324,7 +323,7 @@ class _Attention(torch.autograd.Function):
             if not scores_wanted:
                 continue
             blocks.product(x, s, out=slope)
-            if not rows:
+            if not ones:
                 slope.sub_(mean)
             slope.mul_(P)
             if dQ_ is not None:
