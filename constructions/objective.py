@@ -141,28 +141,21 @@ def lloyd_step(X: Tensor, C: Tensor) -> tuple[Tensor, Tensor]:
     lead = C.shape[:2]
     X, C = X.flatten(0, 1), C.flatten(0, 1)
     origin = _origin(C)
-    sums, counts, total = _sums(X, C, origin)
-    if bool((counts.sum(dim=-1, dtype=torch.float64) != X.shape[-1]).any()):
-        sums, counts, total = _sums(X, C, origin, tied=True)
-    moved = torch.where(counts > 0, sums / counts + origin, C)
-    return moved.unflatten(0, lead), total.unflatten(0, lead)
-
-
-def _sums(X: Tensor, C: Tensor, origin: Tensor, tied: bool = False) -> tuple[Tensor, ...]:
-    """Over the points of each center, their sum (T, d, k) around the origin and their number
-    (T, 1, k); over all points, the inertia (T,). Tied points count for each of their centers,
-    unless `tied` says that there are some."""
-    (T, d, k) = C.shape
+    T, d, k = C.shape
     sums, counts, total = (C.new_zeros(shape) for shape in ((T, k, d), (T, k), (T,)))
     for part, squares, r in _parts(X, C, origin):
         low = r.amin(dim=-2, keepdim=True)
         total += low.sum(dim=(-2, -1)) + squares
         member = torch.eq(r, low, out=r)
-        if tied:
+        found = member.sum(dim=-1)
+        if float(found.sum()) != low.numel():  # ties
             member *= member.cumsum(dim=-2) == 1
-        sums.baddbmm_(member, part[:, :-1].mT)
-        counts += member.sum(dim=-1)
-    return sums.mT, counts[:, None], total
+            found = member.sum(dim=-1)
+        counts += found
+        _add(sums, member, part[:, :-1].mT)
+    counts = counts[:, None]
+    moved = torch.where(counts > 0, sums.mT / counts + origin, C)
+    return moved.unflatten(0, lead), total.unflatten(0, lead)
 
 
 def _origin(C: Tensor) -> Tensor:
@@ -192,4 +185,14 @@ def _parts(X: Tensor, C: Tensor, origin: Tensor) -> Iterator[tuple[Tensor, Tenso
         bare = torch.sub(X[..., s : s + m], origin, out=part[:, :-1])
         squares = bare.square().sum(dim=(-2, -1))  # while they are in the cache
         r = distances[: T * k * m].view(T, k, m)
-        yield part, squares, torch.bmm(reader, part, out=r)
+        _add(r, reader, part, first=True)
+        yield part, squares, r
+
+
+def _add(total: Tensor, a: Tensor, b: Tensor, first: bool = False) -> None:
+    """a b, added to `total`, or the first of what stands there; the product of two matrices starts
+    faster than that of two stacks of one."""
+    if len(total) == 1:
+        total[0].addmm_(a[0], b[0], beta=not first)
+    else:
+        total.baddbmm_(a, b, beta=not first)
