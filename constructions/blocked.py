@@ -31,9 +31,7 @@ LOG2_E = math.log2(math.e)
 BLOCK = {"cpu": 1 << 18, "cuda": 1 << 27}  # scores in a block: one megabyte of float32 in a cache
 WIDE = 128  # from this width on, computing scores again costs more than keeping them
 SAFE = 60.0  # base-2 scores within +-SAFE need no shift: 2^60 summed over any n is a float32
-FLOOR = (
-    -100.0
-)  # base-2 scores that far below the largest: beneath rounding, above subnormal numbers
+FLOOR = -100.0  # a base-2 score so far below the largest is lost in rounding, and not subnormal
 FUSED = 256  # widths below this are for torch's fused kernels on a GPU
 FEW = 32  # keys or queries: up to here the matrix of weights is small, and torch.softmax is faster
 
@@ -66,14 +64,14 @@ def few(tokens: int) -> bool:
 def weights(Q: Tensor, K: Tensor, scale: float = 1.0, offsets: Tensor | None = None) -> Tensor:
     """P, (T, n, m), for few keys or few queries."""
     if Q.shape[-1] > K.shape[-1]:
-        offsets = squared(K, scale) if offsets is None else offsets
+        offsets = distance_offsets(K, scale) if offsets is None else offsets
         return torch.softmax(torch.baddbmm(offsets[..., None], K.mT, Q, alpha=scale), dim=-2)
     if offsets is None:
         return torch.softmax(_Scores.apply(Q, K, scale), dim=-1).mT
     return torch.softmax(torch.baddbmm(offsets[:, None], Q.mT, K, alpha=scale), dim=-1).mT
 
 
-def squared(K: Tensor, scale: float) -> Tensor:
+def distance_offsets(K: Tensor, scale: float) -> Tensor:
     """The offsets (T, n) of negative squared distances."""
     return squares(K) * (-scale / 2)
 
@@ -88,7 +86,7 @@ def fused(
         joined = torch.cat(parts, dim=1)
         return pad(joined.mT, (0, -joined.shape[1] % 8))[:, None]
 
-    offsets = squared(K, scale) if offsets is None else offsets
+    offsets = distance_offsets(K, scale) if offsets is None else offsets
     q, k, v = rows(Q * scale, torch.ones_like(Q[:, :1])), rows(K, offsets[:, None]), rows(V)
     u = scaled_dot_product_attention(q, k, v, scale=1.0)
     return u[:, 0, :, : V.shape[1]].mT
@@ -107,6 +105,7 @@ class Blocks:
     ----------
     Q : (T, w, m) queries
     n : keys of a problem
+    v : rows of a value
 
     Attributes
     ----------
@@ -114,9 +113,10 @@ class Blocks:
     first : for each block, whether it is the first of its problem
     """
 
-    def __init__(self, Q: Tensor, n: int) -> None:
+    def __init__(self, Q: Tensor, n: int, v: int) -> None:
         self._like, (T, w, self._m), self._n = Q, Q.shape, n
-        limit = BLOCK.get(Q.device.type, BLOCK["cpu"]) * (4 if w >= WIDE else 1)
+        # wide products are slow in narrow blocks, which costs more than the cache saves
+        limit = BLOCK.get(Q.device.type, BLOCK["cpu"]) * (4 if max(w, v) >= WIDE else 1)
         self._together = min(T, max(1, limit // (self._m * n)))
         self._rows = min(self._m, max(1, limit // n))
         self._alone = self._together == 1
@@ -262,7 +262,7 @@ class _Attention(torch.autograd.Function):
         sums = Q.new_empty(T, v if first else v + 1, m)
         total = Q.new_empty(T, 1, m) if first else sums[:, v:]
         shift = Q.new_zeros(T, 1, m)
-        blocks = Blocks(Q, n)
+        blocks = Blocks(Q, n, v)
         memory = blocks.memory(apart=keep)
         pieces = blocks.cut(
             (keys.mT, b, values[:, : sums.shape[1]], small), (queries, sums, total, shift)
@@ -301,7 +301,7 @@ class _Attention(torch.autograd.Function):
         along = (grad * u).sum(dim=1, keepdim=True)
         ones = values.shape[1] > V.shape[1]
         slopes = torch.cat([grad, -along], dim=1) if ones else grad
-        blocks = Blocks(Q, K.shape[-1])
+        blocks = Blocks(Q, K.shape[-1], V.shape[1])
         pieces = blocks.cut(
             (keys.mT, K, b, values.mT, ctx.small, dK, doff, dV),
             (queries, slopes, Q, grad, level, along, dQ),

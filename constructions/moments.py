@@ -53,7 +53,7 @@ class _Moments(torch.autograd.Function):
         torch.mul(A, LOG2_E, out=queries[:, 1:])
         sums, top = torch.empty_like(values), X.new_empty(T, 1, n)
         small = small_scores(squares(queries), squares(keys))
-        blocks = Blocks(X, n)
+        blocks = Blocks(X, n, len(values[0]))
         pieces = blocks.cut((keys.mT, values, small), (queries, sums, top))
         for P, (k, v, unshifted, q, found, row) in zip(blocks.memory(), pieces, strict=True):
             blocks.product(k, q, out=P)

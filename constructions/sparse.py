@@ -18,7 +18,7 @@ from torch.autograd.function import once_differentiable
 
 from constructions._entmax import sparsemax_threshold
 from constructions.arrays import checked
-from constructions.blocked import Blocks, squared
+from constructions.blocked import Blocks, distance_offsets
 
 Tensor = Any  # torch.Tensor
 
@@ -35,7 +35,7 @@ def sparse_attention(
 ) -> Tensor:
     """u, (T, v, m); takes what `blocked.attention` takes and is differentiable in all tensors."""
     return _SparseAttention.apply(
-        Q * scale, K, squared(K, scale) if offsets is None else offsets, V
+        Q * scale, K, distance_offsets(K, scale) if offsets is None else offsets, V
     )
 
 
@@ -44,7 +44,7 @@ class _SparseAttention(torch.autograd.Function):
     def forward(ctx: Any, Q: Tensor, K: Tensor, offsets: Tensor, V: Tensor) -> Tensor:
         T, _, m = Q.shape
         u, top, depth = (Q.new_empty(T, rows, m) for rows in (V.shape[1], 1, 1))
-        blocks = Blocks(Q, K.shape[-1])
+        blocks = Blocks(Q, K.shape[-1], V.shape[1])
         pieces = blocks.cut((K.mT, offsets, V), (Q, top, depth, u))
         for scores, (k, b, v, q, largest, t, out) in zip(blocks.memory(), pieces, strict=True):
             blocks.product(k, q, out=scores).add_(b[..., None])
@@ -62,7 +62,7 @@ class _SparseAttention(torch.autograd.Function):
         dQ, dK, doff, dV = (
             torch.zeros_like(a, memory_format=torch.contiguous_format) for a in (Q, K, offsets, V)
         )
-        blocks = Blocks(Q, K.shape[-1])
+        blocks = Blocks(Q, K.shape[-1], V.shape[1])
         pieces = blocks.cut((K, offsets, V, dK, doff, dV), (Q, top, depth, grad, dQ))
         for scores, slope, (k, b, v, dk, db, dv, q, largest, t, g, dq) in zip(
             blocks.memory(), blocks.memory(), pieces, strict=True
