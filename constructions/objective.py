@@ -21,7 +21,7 @@ from constructions.surrogates import exponent_of, gradient_from, weights
 Tensor = Any  # torch.Tensor
 
 CACHED = 1 << 17  # distances whose surrogates are computed together
-BLOCK = {"cpu": 3 << 16, "cuda": 1 << 27}  # distances in memory at a time, in a Lloyd step
+BLOCK = {"cpu": 1 << 18, "cuda": 1 << 27}  # distances in memory at a time, in a Lloyd step
 WIDE = 16  # coordinates that make a row of points long enough to compute along it
 SAMPLE = 16  # points, at least, whose median stands for that of all of them
 
@@ -166,27 +166,43 @@ def _origin(C: Tensor) -> Tensor:
 def _parts(X: Tensor, C: Tensor, origin: Tensor) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
     """Pieces of m points, whose distances to the centers fit the cache.
 
-    Yields the points around an origin, with a last row of ones, (T, d + 1, m); the sum of their
+    Yields the points around an origin, with a constant as last row, (T, d + 1, m); the sum of their
     squares, (T,); and |c_j - x_i|^2 - |x_i|^2, (T, k, m), all that the nearest center depends on.
     They are overwritten by the next piece.
     """
     (T, d, n), k = X.shape, C.shape[-1]
     moved = C - origin
-    reader = torch.cat([-2 * moved, moved.square().sum(dim=-2, keepdim=True)], dim=-2).mT
-    size = min(n, max(1, BLOCK.get(X.device.type, BLOCK["cpu"]) // (T * k)))
+    # a constant whose square is nothing beside those of the points: then all of a piece, which is
+    # contiguous, can be squared and summed, in a fraction of the time
+    last = _power_of_two(moved.abs().amax(dim=(-2, -1), keepdim=True)) * 2.0**-40
+    last.clamp_(min=torch.finfo(last.dtype).tiny)
+    squares = moved.square().sum(dim=-2, keepdim=True) / last
+    reader = torch.cat([-2 * moved, squares], dim=-2).mT
+    size = 1 << max(1, BLOCK.get(X.device.type, BLOCK["cpu"]) // (T * k)).bit_length() - 1
     # wide points that are rows in memory stay rows: to transpose them takes as long as amin
     by_row = d >= WIDE and X.stride(-2) == 1
-    points = X.new_empty(T, size, d + 1).mT if by_row else X.new_empty(T, d + 1, size)
-    points[:, -1] = 1
-    distances = X.new_empty(T * k * size)
+    distances = X.new_empty(T * k * min(n, size))
     for s in range(0, n, size):
         m = min(size, n - s)
-        part = points[..., :m]
-        bare = torch.sub(X[..., s : s + m], origin, out=part[:, :-1])
-        squares = bare.square().sum(dim=(-2, -1))  # while they are in the cache
-        r = distances[: T * k * m].view(T, k, m)
+        if s == 0 or m < size:
+            part = X.new_empty(T, m, d + 1).mT if by_row else X.new_empty(T, d + 1, m)
+            part[:, -1:] = last
+            flat = (part.mT if by_row else part).flatten(1)
+            r = distances[: T * k * m].view(T, k, m)
+        torch.sub(X[..., s : s + m], origin, out=part[:, :-1])
+        squares = _squares(flat)  # while they are in the cache
         _add(r, reader, part, first=True)
         yield part, squares, r
+
+
+def _squares(A: Tensor) -> Tensor:
+    """|a|^2 of the rows of A (T, N)."""
+    return torch.dot(A[0], A[0])[None] if len(A) == 1 else A.square().sum(dim=-1)
+
+
+def _power_of_two(a: Tensor) -> Tensor:
+    """The smallest one above numbers that are not negative, exactly; 0 for 0."""
+    return a / torch.frexp(a).mantissa.clamp_(min=0.5)
 
 
 def _add(total: Tensor, a: Tensor, b: Tensor, first: bool = False) -> None:

@@ -273,22 +273,35 @@ def test_a_model_full_of_nan_spoils_no_other() -> None:
 
 @pytest.mark.parametrize("block", [1 << 19, 50])
 @pytest.mark.parametrize("wide", [objective.WIDE, 1])
+@pytest.mark.parametrize("lead", [(2, 3), (1, 1)])
+@pytest.mark.parametrize("scale", [1.0, 2.0**-200, 2.0**200])
 def test_lloyd_step_of_a_batch_is_the_lloyd_step(
-    block: int, wide: int, monkeypatch: pytest.MonkeyPatch
+    block: int, wide: int, lead: tuple[int, int], scale: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(objective.BLOCK, "cpu", block)
     monkeypatch.setattr(objective, "WIDE", wide)  # from here on, rows are kept as rows
-    X = torch.round(rand(0, 2, 3, 40, 2) * 4)  # a grid: many ties, and empty clusters
+    X = torch.round(rand(0, *lead, 40, 2) * 4) * scale  # a grid: many ties, and empty clusters
     C = X[:, :, :6].clone()
-    C[0, 0, 0] = 100
+    C[0, 0, 0] = 100 * scale
     expected = lloyd_step(X, C, empty="keep")
     assert bool(expected.tied_points.any())
     assert bool(expected.empty_clusters.any())
     found, inertia = objective.lloyd_step(X.mT, C.mT)
-    assert_near(found.mT, expected.centers)
-    r = (X[..., :, None, :] - C[..., None, :, :]).square().sum(-1)
-    assert_near(inertia, r.amin(-1).sum(-1))
+    assert_near(found.mT / scale, expected.centers / scale)
+    r = ((X[..., :, None, :] - C[..., None, :, :]) / scale).square().sum(-1)
+    assert_near(inertia / scale**2, r.amin(-1).sum(-1))
     assert_near(objective.inertia(X.mT, C.mT), inertia)
+
+
+def test_centers_at_one_place_and_a_task_with_nan() -> None:
+    X = rand(0, 1, 2, 30, 3)
+    C = X[:, :, :1].expand(1, 2, 4, 3).clone()
+    X[0, 1, 0, 0] = math.nan
+    found, inertia = objective.lloyd_step(X.mT, C.mT)
+    assert_near(found[0, 0, :, 0], X[0, 0].mean(0))
+    assert torch.equal(found[0, 0, :, 1:], C[0, 0].mT[:, 1:])
+    assert_near(inertia[0, 0], (X[0, 0] - C[0, 0, :1]).square().sum())
+    assert bool(inertia[0, 1].isnan())
 
 
 def test_the_median_of_a_sample_lies_among_the_points() -> None:
