@@ -8,6 +8,7 @@ digits there. NaN and infinity pass through, so that a diverged model shows and 
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -126,11 +127,11 @@ def _surrogate(r: Tensor, tau: Tensor, alpha: Any) -> tuple[Tensor, Tensor]:
 def inertia(X: Tensor, C: Tensor) -> Tensor:
     """The k-means loss of centers, sum over the points: (S, B)."""
     lead = C.shape[:2]
-    X, C = X.flatten(0, 1), C.flatten(0, 1)
-    total = torch.zeros_like(C[:, 0, 0])
+    X, C = _tasks(X), _tasks(C)
+    total = C.new_zeros(C.shape[:-2])
     for _, squares, r in _parts(X, C, _origin(C)):
         total += r.amin(dim=-2).sum(dim=-1) + squares
-    return total.unflatten(0, lead)
+    return total.view(lead)
 
 
 def lloyd_step(X: Tensor, C: Tensor) -> tuple[Tensor, Tensor]:
@@ -139,10 +140,10 @@ def lloyd_step(X: Tensor, C: Tensor) -> tuple[Tensor, Tensor]:
     A tied point goes to its center of lowest index; an empty cluster keeps its center.
     """
     lead = C.shape[:2]
-    X, C = X.flatten(0, 1), C.flatten(0, 1)
+    X, C = _tasks(X), _tasks(C)
     origin = _origin(C)
-    T, d, k = C.shape
-    sums, counts, total = (C.new_zeros(shape) for shape in ((T, k, d), (T, k), (T,)))
+    sums = torch.zeros_like(C.mT, memory_format=torch.contiguous_format)
+    counts, total = C.new_zeros(sums.shape[:-1]), C.new_zeros(C.shape[:-2])
     for part, squares, r in _parts(X, C, origin):
         low = r.amin(dim=-2, keepdim=True)
         total += low.sum(dim=(-2, -1)) + squares
@@ -152,52 +153,59 @@ def lloyd_step(X: Tensor, C: Tensor) -> tuple[Tensor, Tensor]:
             member *= member.cumsum(dim=-2) == 1
             found = member.sum(dim=-1)
         counts += found
-        _add(sums, member, part[:, :-1].mT)
-    counts = counts[:, None]
+        _add(sums, member, part.mT)
+    counts = counts[..., None, :]
     moved = torch.where(counts > 0, sums.mT / counts + origin, C)
-    return moved.unflatten(0, lead), total.unflatten(0, lead)
+    return moved.view(*lead, *C.shape[-2:]), total.view(lead)
+
+
+def _tasks(A: Tensor) -> Tensor:
+    """(S, B, ...) as (T, ...); a single task loses that axis, as the product of two matrices starts
+    faster than that of two stacks of one."""
+    A = A.flatten(0, 1)
+    return A[0] if len(A) == 1 else A
 
 
 def _origin(C: Tensor) -> Tensor:
-    """The median of the centers, (T, d, 1)."""
+    """The median of the centers, (..., d, 1)."""
     return C.median(dim=-1, keepdim=True).values
 
 
 def _parts(X: Tensor, C: Tensor, origin: Tensor) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
     """Pieces of m points, whose distances to the centers fit the cache.
 
-    Yields the points around an origin, with a constant as last row, (T, d + 1, m); the sum of their
-    squares, (T,); and |c_j - x_i|^2 - |x_i|^2, (T, k, m), all that the nearest center depends on.
-    They are overwritten by the next piece.
+    Yields the points around an origin, (..., d, m); the sum of their squares, (...); and
+    |c_j - x_i|^2 - |x_i|^2, (..., k, m), all that the nearest center depends on. They are
+    overwritten by the next piece.
     """
-    (T, d, n), k = X.shape, C.shape[-1]
+    (*lead, d, n), k = X.shape, C.shape[-1]
     moved = C - origin
-    # a constant whose square is nothing beside those of the points: then all of a piece, which is
-    # contiguous, can be squared and summed, in a fraction of the time
+    # The points get a row more, for |c_j|^2: a constant whose square is nothing beside those of the
+    # points, so that the squares of a whole piece can be summed, which is contiguous.
     last = _power_of_two(moved.abs().amax(dim=(-2, -1), keepdim=True)) * 2.0**-40
     last.clamp_(min=torch.finfo(last.dtype).tiny)
-    squares = moved.square().sum(dim=-2, keepdim=True) / last
-    reader = torch.cat([-2 * moved, squares], dim=-2).mT
-    size = 1 << max(1, BLOCK.get(X.device.type, BLOCK["cpu"]) // (T * k)).bit_length() - 1
+    reader = torch.cat([-2 * moved, moved.square().sum(dim=-2, keepdim=True) / last], dim=-2).mT
+    limit = BLOCK.get(X.device.type, BLOCK["cpu"]) // (math.prod(lead) * k)
+    size = min(n, 1 << max(1, limit).bit_length() - 1)
     # wide points that are rows in memory stay rows: to transpose them takes as long as amin
     by_row = d >= WIDE and X.stride(-2) == 1
-    distances = X.new_empty(T * k * min(n, size))
-    for s in range(0, n, size):
-        m = min(size, n - s)
-        if s == 0 or m < size:
-            part = X.new_empty(T, m, d + 1).mT if by_row else X.new_empty(T, d + 1, m)
-            part[:, -1:] = last
-            flat = (part.mT if by_row else part).flatten(1)
-            r = distances[: T * k * m].view(T, k, m)
-        torch.sub(X[..., s : s + m], origin, out=part[:, :-1])
+    part = X.new_empty(0)
+    for piece in X.split(size, dim=-1):
+        m = piece.shape[-1]
+        if part.shape[-1] != m:
+            whole = X.new_empty(*lead, m, d + 1) if by_row else X.new_empty(*lead, d + 1, m)
+            part, flat = whole.mT if by_row else whole, whole.flatten(-2)
+            part[..., -1:, :] = last
+            points, r = part[..., :-1, :], X.new_empty(*lead, k, m)
+        torch.sub(piece, origin, out=points)
         squares = _squares(flat)  # while they are in the cache
         _add(r, reader, part, first=True)
-        yield part, squares, r
+        yield points, squares, r
 
 
 def _squares(A: Tensor) -> Tensor:
-    """|a|^2 of the rows of A (T, N)."""
-    return torch.dot(A[0], A[0])[None] if len(A) == 1 else A.square().sum(dim=-1)
+    """|a|^2 of rows (..., N)."""
+    return torch.dot(A, A) if A.ndim == 1 else A.square().sum(dim=-1)
 
 
 def _power_of_two(a: Tensor) -> Tensor:
@@ -206,9 +214,5 @@ def _power_of_two(a: Tensor) -> Tensor:
 
 
 def _add(total: Tensor, a: Tensor, b: Tensor, first: bool = False) -> None:
-    """a b, added to `total`, or the first of what stands there; the product of two matrices starts
-    faster than that of two stacks of one."""
-    if len(total) == 1:
-        total[0].addmm_(a[0], b[0], beta=not first)
-    else:
-        total.baddbmm_(a, b, beta=not first)
+    """a b, added to `total`, or the first of what stands there."""
+    (total.addmm_ if total.ndim == 2 else total.baddbmm_)(a, b, beta=not first)
