@@ -169,11 +169,11 @@ class Blocks:
                     found.append(place.flatten()[: math.prod(shape)].view(shape))
         return found
 
-    def add(
-        self, a: Tensor, b: Tensor, total: Tensor, scale: float = 1.0, first: bool = False
-    ) -> None:
-        """scale a b, added to `total`, or the first of what stands there."""
-        (total.addmm_ if self._alone else total.baddbmm_)(a, b, alpha=scale, beta=not first)
+
+def add(total: Tensor, a: Tensor, b: Tensor, scale: float = 1.0, first: bool = False) -> None:
+    """scale a b, of matrices or of stacks of them, added to `total`, or the first of what stands
+    there."""
+    (total.addmm_ if total.ndim == 2 else total.baddbmm_)(a, b, alpha=scale, beta=not first)
 
 
 def _with_one(A: Tensor) -> Tensor:
@@ -271,7 +271,7 @@ class _Attention(torch.autograd.Function):
             if rows:
                 blocks.product(k, q, out=P)
             else:
-                blocks.add(k, q, P.copy_(b_), scale * LOG2_E)
+                add(P.copy_(b_), k, q, scale * LOG2_E)
             exp2(P, None if unshifted else top)
             if first:
                 P /= torch.sum(P, dim=-2, keepdim=True, out=row)
@@ -315,11 +315,11 @@ class _Attention(torch.autograd.Function):
                 if rows:
                     blocks.product(k, q, out=P)
                 else:
-                    blocks.add(k, q, P.copy_(b_), scale * LOG2_E)
+                    add(P.copy_(b_), k, q, scale * LOG2_E)
                     P.sub_(top)
                 (P if unshifted else P.clamp_(min=FLOOR)).exp2_()
             if dV_ is not None:
-                blocks.add(g, P.mT, dV_, first=first)
+                add(dV_, g, P.mT, first=first)
             if not scores_wanted:
                 continue
             blocks.product(x, s, out=slope)
@@ -327,9 +327,9 @@ class _Attention(torch.autograd.Function):
                 slope.sub_(mean)
             slope.mul_(P)
             if dQ_ is not None:
-                blocks.add(K_, slope, dQ_, scale, first=True)
+                add(dQ_, K_, slope, scale, first=True)
             if dK_ is not None:
-                blocks.add(Q_, slope.mT, dK_, scale, first)
+                add(dK_, Q_, slope.mT, scale, first)
             if doff_ is not None:
                 doff_.add_(slope.sum(dim=-1))
         ctx.kept = []

@@ -16,6 +16,7 @@ import torch
 from torch.autograd.function import once_differentiable
 
 from constructions.arrays import checked
+from constructions.blocked import add
 from constructions.sparse import threshold
 from constructions.surrogates import exponent_of, gradient_from, weights
 
@@ -153,7 +154,7 @@ def lloyd_step(X: Tensor, C: Tensor) -> tuple[Tensor, Tensor]:
             member *= member.cumsum(dim=-2) == 1
             found = member.sum(dim=-1)
         counts += found
-        _add(sums, member, part.mT)
+        add(sums, member, part.mT)
     counts = counts[..., None, :]
     moved = torch.where(counts > 0, sums.mT / counts + origin, C)
     return moved.view(*lead, *C.shape[-2:]), total.view(lead)
@@ -199,7 +200,7 @@ def _parts(X: Tensor, C: Tensor, origin: Tensor) -> Iterator[tuple[Tensor, Tenso
             points, r = part[..., :-1, :], X.new_empty(*lead, k, m)
         torch.sub(piece, origin, out=points)
         squares = _squares(flat)  # while they are in the cache
-        _add(r, reader, part, first=True)
+        add(r, reader, part, first=True)
         yield points, squares, r
 
 
@@ -211,8 +212,3 @@ def _squares(A: Tensor) -> Tensor:
 def _power_of_two(a: Tensor) -> Tensor:
     """The smallest one above numbers that are not negative, exactly; 0 for 0."""
     return a / torch.frexp(a).mantissa.clamp_(min=0.5)
-
-
-def _add(total: Tensor, a: Tensor, b: Tensor, first: bool = False) -> None:
-    """a b, added to `total`, or the first of what stands there."""
-    (total.addmm_ if total.ndim == 2 else total.baddbmm_)(a, b, beta=not first)

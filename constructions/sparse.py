@@ -18,7 +18,7 @@ from torch.autograd.function import once_differentiable
 
 from constructions._entmax import sparsemax_threshold
 from constructions.arrays import checked
-from constructions.blocked import Blocks, distance_offsets
+from constructions.blocked import Blocks, add, distance_offsets
 
 Tensor = Any  # torch.Tensor
 
@@ -69,12 +69,12 @@ class _SparseAttention(torch.autograd.Function):
         ):
             blocks.product(k.mT, q, out=scores).add_(b[..., None])
             P = scores.sub_(largest).add_(t).clamp_(min=0)
-            blocks.add(g, P.mT, dv)
+            add(dv, g, P.mT)
             inside = P.sign_()
             blocks.product(v.mT, g, out=slope).mul_(inside)
             mean = slope.sum(dim=-2, keepdim=True) / inside.sum(dim=-2, keepdim=True)
             slope -= inside.mul_(mean)
             blocks.product(k, slope, out=dq)
-            blocks.add(q, slope.mT, dk)
+            add(dk, q, slope.mT)
             db += slope.sum(dim=-1)
         return dQ, dK, doff, dV
