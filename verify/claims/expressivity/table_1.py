@@ -123,8 +123,9 @@ def figure(check: str, record: dict[str, Any], quantity: str, place: int) -> Tab
             y_label="one-hot / binary",
             log_x=True,
             log_y=True,
-            caption=f"{unit.capitalize()}: the ratio is larger where the one-hot code is "
-            "multiplied like any other numbers (plain) than where it is looked up (fast).",
+            caption="Plain multiplies by the one-hot code like by any other numbers and keeps all "
+            "weights; fast looks it up. Memory is as the C library gives it: where a process keeps "
+            "it, the plain ratios of times are larger.",
         ),
     )
 
