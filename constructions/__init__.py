@@ -3,6 +3,8 @@
 >>> from constructions import LloydTransformer, lloyd_step, surrogate, surrogate_weights, codes
 """
 
+from typing import Any
+
 from constructions import codes
 from constructions.attention import distance_attention
 from constructions.codes import Code
@@ -22,6 +24,7 @@ __all__ = [
     "Code",
     "EmptyClusterError",
     "InputError",
+    "KMeansSurrogateLoss",
     "LloydStep",
     "LloydTransformer",
     "NotRationalError",
@@ -38,3 +41,12 @@ __all__ = [
     "surrogate_gradient",
     "surrogate_weights",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """The loss is a torch module: torch is imported when someone asks for it."""
+    if name == "KMeansSurrogateLoss":
+        from constructions.loss import KMeansSurrogateLoss
+
+        return KMeansSurrogateLoss
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -13,8 +13,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import torch
-from torch.autograd.function import once_differentiable
 
+from constructions._surrogate_traced import smoothed, traced
 from constructions.arrays import checked
 from constructions.blocked import add
 from constructions.sparse import threshold
@@ -57,7 +57,10 @@ def squared_distances(X: Tensor, C: Tensor) -> Tensor:
 def smoothed_loss(
     X: Tensor, C: Tensor, temperatures: Tensor, regularizers: Sequence[Any]
 ) -> Tensor:
-    """The surrogate of the squared distances, mean over the points: (S, B). Gradients reach C.
+    """The surrogate of the squared distances, mean over the points: (S, B).
+
+    Gradients of every order reach X and C; inside of `torch.func` and `torch.compile` as well, by
+    `_in_plain_torch`.
 
     Parameters
     ----------
@@ -72,7 +75,26 @@ def smoothed_loss(
     """
     exponents = tuple(exponent_of(name) for name in regularizers)
     tau = temperatures.to(C).view(len(C), -1).expand(C.shape[:2])[..., None, None]
+    if traced(C):
+        return _in_plain_torch(X, C, tau, exponents)
     return _SmoothedLoss.apply(X, C, tau, exponents)
+
+
+def _in_plain_torch(X: Tensor, C: Tensor, tau: Tensor, exponents: tuple[Any, ...]) -> Tensor:
+    """The loss without functions of our own, for derivatives of derivatives.
+
+    Distances that rounding made negative count as 0, yet keep their derivatives: the second one is
+    the same everywhere, and initial centers often lie on points.
+    """
+    values = []
+    first = 0
+    for alpha, same in itertools.groupby(exponents):
+        models = slice(first, first := first + len(list(same)))
+        x, c = X[models], C[models]
+        r = c.square().sum(-2)[..., None] - 2 * c.mT @ x + x.square().sum(-2)[..., None, :]
+        r = r - r.detach().clamp(max=0)
+        values.append(smoothed(r.mT, tau[models], alpha).mean(-1))
+    return torch.cat(values)
 
 
 class _SmoothedLoss(torch.autograd.Function):
@@ -88,15 +110,32 @@ class _SmoothedLoss(torch.autograd.Function):
                 value, slope = _surrogate(squared_distances(x, c), t, alpha)
                 values.append(value.mean(dim=(-2, -1)))
                 slopes.append(slope)
-        ctx.save_for_backward(X, C, torch.cat(slopes).unflatten(0, C.shape[:2]))
+        ctx.exponents = exponents
+        ctx.save_for_backward(X, C, tau, torch.cat(slopes).unflatten(0, C.shape[:2]))
         return torch.cat(values).view(C.shape[:2])
 
     @staticmethod
-    @once_differentiable  # type: ignore[untyped-decorator]  # torch is not typed
     def backward(ctx: Any, grad: Tensor) -> Any:
-        X, C, slope = ctx.saved_tensors
-        dC = C * slope.sum(dim=-1)[..., None, :] - X @ slope.mT
-        return None, dC * (2 / X.shape[-1] * grad[..., None, None]), None, None
+        X, C, tau, slope = ctx.saved_tensors
+        if torch.is_grad_enabled():  # a gradient of the gradient is wanted
+            return *_again(X, C, tau, ctx.exponents, grad, ctx.needs_input_grad), None, None
+        factor = 2 / X.shape[-1] * grad[..., None, None]
+        dX = dC = None
+        if ctx.needs_input_grad[0]:
+            dX = (X * slope.sum(dim=-2)[..., None, :] - C @ slope) * factor
+        if ctx.needs_input_grad[1]:
+            dC = (C * slope.sum(dim=-1)[..., None, :] - X @ slope.mT) * factor
+        return dX, dC, None, None
+
+
+def _again(
+    X: Tensor, C: Tensor, tau: Tensor, exponents: tuple[Any, ...], grad: Tensor, needed: Any
+) -> list[Tensor]:
+    """The gradients in X and C as something that can be differentiated."""
+    wanted = [a for a, need in zip((X, C), needed, strict=False) if need]
+    value = _in_plain_torch(X, C, tau, exponents)
+    found = iter(torch.autograd.grad(value, wanted, grad, create_graph=True))
+    return [next(found) if need else None for need in needed[:2]]
 
 
 def _surrogate(r: Tensor, tau: Tensor, alpha: Any) -> tuple[Tensor, Tensor]:

@@ -20,6 +20,7 @@ Source: the paper's Appendix H.
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
@@ -54,7 +55,6 @@ _BLOCK = 1 << 17  # numbers in a block of rows; a few arrays of this size fit in
 _NARROW = 64  # rows shorter than this are stored by columns
 
 
-@quiet
 def surrogate(r: Array, temperature: Any, regularizer: Any) -> Array:
     """The regularized minimum <P(r / temperature), r> over the last axis.
 
@@ -76,13 +76,21 @@ def surrogate(r: Array, temperature: Any, regularizer: Any) -> Array:
     NotRationalError
         exact rationals with anything but "l2" (alpha = 2)
 
-    Torch gradients of every order flow, through this and the functions below.
+    Torch gradients of every order flow, through this and the functions below. Inside of
+    `torch.func` transforms and `torch.compile` no number is looked at: NaN, infinity and overflow
+    are not refused there, and entmax exponents other than 1 and 2 have three orders (docs/loss.md).
 
     >>> import numpy as np
     >>> float(surrogate(np.array([0.1, 0.5, 0.9]), 1.0, "l2"))
     0.21999999999999997
     """
-    system, r, tau, alpha = _checked(r, temperature, regularizer)
+    if _traced(r):
+        return _in_plain_torch("surrogate", r, temperature, regularizer)
+    return _surrogate(*_checked(r, temperature, regularizer))
+
+
+@quiet
+def _surrogate(system: NumberSystem, r: Array, tau: Any, alpha: Any) -> Array:
     if _tracked(r):
         from constructions._surrogate_autograd import Surrogate
 
@@ -94,31 +102,32 @@ def surrogate(r: Array, temperature: Any, regularizer: Any) -> Array:
     return by_rows(value, r, system)[0]
 
 
-@quiet
 def surrogate_gap(r: Array, temperature: Any, regularizer: Any) -> Array:
     """How far the surrogate is above min r, without subtracting the two; (..., k) -> (...,).
 
     Takes what `surrogate` takes and raises what it raises.
     """
+    if _traced(r):
+        return _in_plain_torch("gap", r, temperature, regularizer)
     system, r, tau, alpha = _checked(r, temperature, regularizer)
-    return by_rows(lambda rows: (_gap(rows, tau, alpha, system),), r, system)[0]
+    return _in_rows(lambda rows: (_gap(rows, tau, alpha, system),), r, system)
 
 
-@quiet
 def surrogate_weights(r: Array, temperature: Any, regularizer: Any) -> Array:
     """The weights P(r / temperature), (..., k) -> (..., k): nonnegative, of sum 1.
 
     Takes what `surrogate` takes and raises what it raises.
     """
+    if _traced(r):
+        return _in_plain_torch("weights", r, temperature, regularizer)
     system, r, tau, alpha = _checked(r, temperature, regularizer)
 
     def of_rows(rows: Array) -> tuple[Array]:
         return (weights(scaled(rows, tau, system)[2], alpha, system),)
 
-    return by_rows(of_rows, r, system)[0]
+    return _in_rows(of_rows, r, system)
 
 
-@quiet
 def surrogate_gradient(r: Array, temperature: Any, regularizer: Any) -> Array:
     """The gradient of the surrogate in r, (..., k) -> (..., k); its entries sum to 1.
 
@@ -126,10 +135,13 @@ def surrogate_gradient(r: Array, temperature: Any, regularizer: Any) -> Array:
     support is returned. Takes what `surrogate` takes and raises what it raises.
     Source: docs/theory/surrogates.md, "The gradient".
     """
+    if _traced(r):
+        return _in_plain_torch("gradient", r, temperature, regularizer)
     system, r, tau, alpha = _checked(r, temperature, regularizer)
     return gradient(r, tau, alpha, system)
 
 
+@quiet
 def gradient(r: Array, tau: Any, alpha: Any, system: NumberSystem) -> Array:
     """`surrogate_gradient` of arguments that have been checked."""
 
@@ -263,6 +275,11 @@ def by_rows(
     return tuple(xp.reshape(a, (*batch, *a.shape[1:])) for a in results)
 
 
+@quiet
+def _in_rows(function: Callable[[Array], tuple[Array]], r: Array, system: NumberSystem) -> Array:
+    return by_rows(function, r, system)[0]
+
+
 def _by_columns(rows: Array) -> Array:
     """The same matrix, stored by columns where that pays."""
     if rows.shape[-1] >= _NARROW:
@@ -274,6 +291,23 @@ def _by_columns(rows: Array) -> Array:
     return np.asfortranarray(rows) if isinstance(rows, np.ndarray) else rows
 
 
+def _traced(r: Any) -> bool:
+    """Whether torch watches what is done with `r`, see `constructions._surrogate_traced`."""
+    if isinstance(r, np.ndarray) or "torch" not in sys.modules:
+        return False
+    from constructions._surrogate_traced import traced
+
+    return traced(r)
+
+
+def _in_plain_torch(what: str, r: Array, temperature: Any, regularizer: Any) -> Array:
+    """The function of that name for torch tensors whose numbers must not be looked at."""
+    from constructions import _surrogate_traced
+
+    tau = float(checked_scalar("temperature", temperature, "a positive finite number"))
+    return getattr(_surrogate_traced, what)(r, tau, exponent_of(regularizer))
+
+
 def _tracked(a: Array) -> bool:
     """Whether torch records what is done with `a`."""
     if not (is_torch_array(a) and a.requires_grad):
@@ -283,6 +317,7 @@ def _tracked(a: Array) -> bool:
     return torch.is_grad_enabled()
 
 
+@quiet
 def _checked(r: Any, temperature: Any, regularizer: Any) -> tuple[NumberSystem, Array, Any, Any]:
     system, (r,) = checked(r=r)
     if r.ndim < 1 or r.shape[-1] == 0:

@@ -83,6 +83,10 @@ class TrainableTransformer:
         each weight is set to 0 with this probability, or else divided by 1 - p; only when a
         generator is given.
 
+    Scores come from differences of queries and keys, so rounding is relative to the size of a
+    projected token, |W| |x| + |bias|, and not to its square. `FastTransformer` moves the points
+    around their median first and loses nothing far from the origin either way.
+
     Raises
     ------
     InputError
@@ -306,11 +310,11 @@ def project(parameters: Mapping[str, Tensor], name: str, tokens: Tensor) -> Tens
 def squared_distances(a: Tensor, b: Tensor) -> Tensor:
     """|a_i - b_j|^2 for a (..., m, p) and b (..., n, p): (..., m, n).
 
-    The expanded form: for tokens of size about 1 its rounding error is a few units in the last
-    place, and second derivatives pass through it (they do not through `torch.cdist`).
+    From differences, which keep their digits far from the origin and at any inverse temperature,
+    for the price of m n p numbers in memory. Derivatives of all orders pass through it (they do
+    not through `torch.cdist`).
     """
-    squares = (a * a).sum(dim=-1)[..., :, None] + (b * b).sum(dim=-1)[..., None, :]
-    return squares - 2 * a @ b.mT
+    return (a[..., :, None, :] - b[..., None, :, :]).square().sum(dim=-1)
 
 
 def softmax(scores: Tensor) -> Tensor:
@@ -319,12 +323,19 @@ def softmax(scores: Tensor) -> Tensor:
 
 
 def sparsemax(scores: Tensor) -> Tensor:
-    """max(scores - t, 0) with the t that makes it sum to 1 over the last axis: the largest of
-    (sum of the m largest scores - 1) / m over m."""
-    ordered = scores.sort(dim=-1, descending=True).values
+    """max(t - u, 0) with the t that makes it sum to 1 over the last axis: the smallest of
+    (1 + sum of the m smallest u) / m over m.
+
+    u is how far a score is below the largest: sums of the scores themselves would have no digit
+    left for the 1 when these are large. What is 1 below gets no weight, however far it is.
+    """
+    u = (scores.detach().amax(dim=-1, keepdim=True) - scores).clamp(max=1)
+    ordered = u.detach().sort(dim=-1).values
     sizes = torch.arange(1, scores.shape[-1] + 1, dtype=scores.dtype, device=scores.device)
-    t = ((ordered.cumsum(dim=-1) - 1) / sizes).amax(dim=-1, keepdim=True)
-    return (scores - t).clamp(min=0)
+    least = ((ordered.cumsum(dim=-1) + 1) / sizes).amin(dim=-1, keepdim=True)
+    inside = u < least
+    t = (torch.where(inside, u, 0).sum(-1, keepdim=True) + 1) / inside.sum(-1, keepdim=True)
+    return torch.where(inside, t - u, 0).clamp(min=0)
 
 
 ATTENTIONS = {"softmax": softmax, "sparsemax": sparsemax}

@@ -123,9 +123,9 @@ def _forward_bound(case: Case, truth: Outputs, unit: Unit) -> Outputs:
         r = _bounds.distances(q, k)
         away = dq[:, None] + dk[None]
         shift = (2 * abs(q[:, None] - k[None]) * away + away**2).sum(-1)
-        # the expanded form: three sums of products and two additions
-        size = ((abs(q) + dq)[:, None] + (abs(k) + dk)[None]) ** 2
-        shift = shift + unit.rounding(width + 3, size.sum(-1))
+        # a difference counts twice in its square, which is rounded and summed
+        size = (abs(q[:, None] - k[None]) + away) ** 2
+        shift = shift + unit.rounding(width + 2, size.sum(-1))
         score = sharpness * r
         moved = sharpness * shift + unit.rounding(3, score + sharpness * shift)
         excess = score - score.min(-1, keepdims=True)
