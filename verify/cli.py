@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from importlib import import_module
 
 import click
 
 from verify import __version__
-from verify.console import CommandError, Exit
+from verify.console import CommandError, Exit, OutputError, guarded_output
 
 COMMANDS = {
     "list": "looking",
@@ -65,7 +64,8 @@ def leanlloyd() -> None:
 def main() -> None:
     """Run the command; every foreseeable failure is one line and a documented exit code."""
     try:
-        code = leanlloyd(prog_name="leanlloyd", standalone_mode=False)
+        with guarded_output():
+            code = leanlloyd(prog_name="leanlloyd", standalone_mode=False)
         sys.exit(code if isinstance(code, int) else Exit.OK)
     except CommandError as error:
         error.show()
@@ -79,9 +79,14 @@ def main() -> None:
     except (KeyboardInterrupt, click.Abort):
         click.echo("leanlloyd: interrupted", err=True)
         sys.exit(Exit.INTERRUPTED)
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(Exit.OK)
+    except OutputError as error:
+        if not error.closed:
+            CommandError(str(error)).show()
+        sys.exit(Exit.OK if error.closed else Exit.INFRASTRUCTURE)
+    except OSError as error:
+        named = f": {error.filename}" if error.filename else ""
+        CommandError(f"{error.strerror or error}{named}").show()
+        sys.exit(Exit.INFRASTRUCTURE)
 
 
 def _help_of(error: click.ClickException) -> str:

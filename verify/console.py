@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
+import os
 import sys
 from collections.abc import Iterable, Iterator
 from enum import IntEnum
@@ -32,7 +35,68 @@ class CommandError(click.ClickException):
         self.code = code
 
     def show(self, file: Any = None) -> None:
-        click.echo(f"leanlloyd: {self.format_message()}", err=True)
+        with contextlib.suppress(OSError):  # standard error is full, too: the exit code is left
+            click.echo(f"leanlloyd: {self.format_message()}", err=True)
+
+
+class OutputError(Exception):
+    """Standard output takes no more. Not an `OSError`: no command may mistake it for its own file.
+
+    Attributes
+    ----------
+    closed : the reader has gone, as `head` does when it has seen enough
+    """
+
+    def __init__(self, error: OSError) -> None:
+        super().__init__(f"cannot write to standard output: {error.strerror or error}")
+        self.closed = isinstance(error, BrokenPipeError)
+
+
+class _Output(io.TextIOWrapper):
+    """Standard output whose failures are told apart from those of files."""
+
+    def write(self, text: str) -> int:
+        try:
+            return super().write(text)
+        except OSError as error:
+            raise OutputError(error) from None
+
+    def flush(self) -> None:
+        try:
+            super().flush()
+        except OSError as error:
+            raise OutputError(error) from None
+
+
+@contextlib.contextmanager
+def guarded_output() -> Iterator[None]:
+    """Failures of standard output are `OutputError` here, the last ones included; after one,
+    whatever is still to be written there is dropped."""
+    before = sys.stdout
+    if before is None or not hasattr(before, "buffer"):  # closed, or a test's own
+        yield
+        return
+    before.flush()
+    output = _Output(
+        before.buffer,
+        before.encoding,
+        before.errors,
+        line_buffering=before.line_buffering,
+        write_through=getattr(before, "write_through", False),
+    )
+    sys.stdout = output
+    try:
+        yield
+        output.flush()
+    except OutputError:
+        with contextlib.suppress(OSError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), output.fileno())
+        raise
+    finally:
+        sys.stdout = before
+        with contextlib.suppress(OutputError):
+            output.flush()
+            output.detach()
 
 
 def print_json(data: Any) -> None:

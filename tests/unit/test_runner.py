@@ -279,6 +279,7 @@ def test_writing_replaces_the_whole_file_or_nothing(tmp_path, monkeypatch):
     assert place.read_bytes() == b"\xff\x00"
     umask = os.umask(0o027)
     try:
+        place.unlink()
         write_atomically(place, "mode")
     finally:
         os.umask(umask)

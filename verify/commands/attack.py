@@ -10,6 +10,7 @@ import click
 
 from verify.commands.bound import setting_from, setting_options
 from verify.console import CommandError, print_json, progress
+from verify.files import STANDARD_OUTPUT
 
 _REPORT = 20  # steps between two messages, and between two saved states
 
@@ -30,7 +31,9 @@ _REPORT = 20  # steps between two messages, and between two saved states
     help="Save the search here as it goes, and go on from there if the file exists.",
 )
 @click.option(
-    "--out", type=click.Path(path_type=Path, dir_okay=False), help="Write the witness here (JSON)."
+    "--out",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Write the witness here (JSON); - prints it.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
 def attack_command(
@@ -89,6 +92,8 @@ def attack_command(
     value = witness.gradient_norm()
     if out is not None:
         _write(witness.save, out)
+    if out == STANDARD_OUTPUT:
+        return
     found = {
         "claim": "thm-3.1",
         "gradient_norm": value,

@@ -15,8 +15,8 @@ from constructions import InputError
 from verify.audit.finite import CODES
 from verify.audit.reading import DATASETS, EXTENSIONS, Table, read_dataset, read_table
 from verify.audit.starting import INITS, SCALES
-from verify.console import CommandError, print_json
-from verify.files import write_atomically
+from verify.console import CommandError, Exit, print_json
+from verify.files import STANDARD_OUTPUT, write_atomically
 
 _RATIONAL_CODES = tuple(name for name in CODES if name != "circle")
 _FIGURES = (".svg", ".png")
@@ -25,7 +25,7 @@ _FIGURES = (".svg", ".png")
 @click.command("audit")
 @click.argument("file", required=False, type=click.Path(path_type=Path))
 @click.option("--dataset", help=f"Instead of FILE, from scikit-learn: {', '.join(DATASETS)}.")
-@click.option("-k", "k", type=int, help="Number of clusters (needed).")
+@click.option("-k", "--k", "k", type=int, help="Number of clusters (needed).")
 @click.option("--array", help="Which array of a .npz file.")
 @click.option("--steps", type=int, default=5, show_default=True, help="Lloyd steps to run beside.")
 @click.option(
@@ -56,7 +56,7 @@ _FIGURES = (".svg", ".png")
     "--tau", "temperatures", type=float, multiple=True, help="Repeatable.  [default: 1, 0.25, 0.1]"
 )
 @click.option("--figure", type=click.Path(path_type=Path), help="Write a figure: .svg or .png.")
-@click.option("--out", type=click.Path(path_type=Path), help="Write the JSON to a file.")
+@click.option("--out", type=click.Path(path_type=Path), help="Write the JSON here; - prints it.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
 def audit_command(
     file: Path | None,
@@ -105,6 +105,8 @@ def audit_command(
     )
     if figure is not None and figure.suffix.lower() not in _FIGURES:
         raise CommandError(f"--figure {figure}: allowed endings: {', '.join(_FIGURES)}")
+    if out == STANDARD_OUTPUT:
+        out, as_json = None, True
     for name, target in (("--figure", figure), ("--out", out)):
         _require_writable(name, target)
     table = _table(file, dataset, array)
@@ -169,7 +171,7 @@ def _seed(value: int) -> int:
 
 def _require_writable(name: str, target: Path | None) -> None:
     """Find out before the work, not after it."""
-    if target is None:
+    if target is None or target == STANDARD_OUTPUT:
         return
     folder = target.parent
     if target.is_dir():
@@ -190,4 +192,6 @@ def _write(found: dict[str, Any], figure: Path | None, out: Path | None) -> None
             text = json.dumps(found, indent=1, ensure_ascii=False, allow_nan=False)
             write_atomically(out, text + "\n")
     except OSError as error:
-        raise CommandError(f"cannot write {error.filename}: {error.strerror or error}") from None
+        raise CommandError(
+            f"cannot write {error.filename}: {error.strerror or error}", Exit.INFRASTRUCTURE
+        ) from None

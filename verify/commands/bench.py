@@ -15,7 +15,7 @@ from verify.bench.recorded import to_record
 from verify.claim import Table
 from verify.commands._shared import require_device
 from verify.console import CommandError, Exit, print_json, progress
-from verify.files import write_atomically
+from verify.files import STANDARD_OUTPUT, write_atomically
 
 
 @click.command("bench")
@@ -61,6 +61,8 @@ def bench_command(
     )
     tables = [table for _, of_bench in found for table in of_bench]
     record = to_record(tables, rounds, device)
+    if out == STANDARD_OUTPUT:
+        out, as_json = None, True
     if out is not None:
         try:
             write_atomically(out, json.dumps(record, indent=1, allow_nan=False) + "\n")

@@ -33,11 +33,13 @@ def setting_options(points: int) -> Callable[[Callable[..., Any]], Callable[...,
             (
                 click.option("--code", default="binary", show_default=True, help="Cluster code."),
                 click.option(
-                    "-d", "d", type=int, default=4, show_default=True, help="Coordinates."
+                    "-d", "--d", "d", type=int, default=4, show_default=True, help="Coordinates."
                 ),
-                click.option("-k", "k", type=int, default=6, show_default=True, help="Clusters."),
                 click.option(
-                    "-n", "n", type=int, default=points, show_default=True, help="Points."
+                    "-k", "--k", "k", type=int, default=6, show_default=True, help="Clusters."
+                ),
+                click.option(
+                    "-n", "--n", "n", type=int, default=points, show_default=True, help="Points."
                 ),
                 click.option(
                     "--gamma",

@@ -30,7 +30,8 @@ def _setting(name: str, text: str, **options: Any) -> Any:
     default = getattr(_DEFAULT, name)
     options.setdefault("type", type(default))
     flag = f"--{name.replace('_', '-')}"
-    return click.option(flag, name, default=default, show_default=True, help=text, **options)
+    flags = (f"-{name}", flag) if len(name) == 1 else (flag,)
+    return click.option(*flags, name, default=default, show_default=True, help=text, **options)
 
 
 _SETTINGS = (

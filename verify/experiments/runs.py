@@ -35,7 +35,7 @@ from safetensors.torch import save as save_tensors
 from constructions.errors import InputError
 from constructions.training import Look, Trainer
 from verify.experiments.cells import Cell
-from verify.files import write_atomically
+from verify.files import begin_folder, complete_folder, write_atomically
 
 STACK = 4
 CHECKPOINT_EVERY = 10.0  # seconds
@@ -73,6 +73,7 @@ class TrainingRun:
         self._restore()
         self.resumed = self.step
         text = json.dumps(cell.to_json(), indent=1) + "\n"
+        begin_folder(folder)
         write_atomically(folder / "settings.json", text)
 
     @property
@@ -122,6 +123,7 @@ class TrainingRun:
             }
             write_atomically(self.folder / "record.json", json.dumps(record) + "\n")
             write_atomically(self.folder / MODELS, save_tensors(self._models()))
+            complete_folder(self.folder)
         finally:
             self._stop.set()
             pool.shutdown(cancel_futures=True)
