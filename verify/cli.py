@@ -21,6 +21,7 @@ COMMANDS = {
     "bound": "bound",
     "attack": "attack",
     "train": "train",
+    "apply": "apply",
     "sweep": "sweep",
     "reproduce": "reproduce",
     "bench": "bench",
