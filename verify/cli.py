@@ -25,6 +25,7 @@ COMMANDS = {
     "sweep": "sweep",
     "reproduce": "reproduce",
     "bench": "bench",
+    "conform": "conform",
 }
 """Each command and its module in `verify.commands`, in the order of the help page."""
 

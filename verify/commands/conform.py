@@ -1,0 +1,177 @@
+"""conform: put somebody's implementation to the test."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+
+from constructions import InputError
+from verify.conformance import examine as look
+from verify.conformance.declaration import Declaration
+from verify.conformance.engine import TIMEOUT, UNEXPECTED, Records, conformance, read_expected
+from verify.conformance.examine import Record, told
+from verify.conformance.reproduce import script
+from verify.console import CommandError, Exit, print_json
+from verify.files import write_atomically
+
+
+@click.command("conform")
+@click.argument("implementation", metavar="PACKAGE.MODULE:OBJECT")
+@click.option(
+    "--as",
+    "role",
+    metavar="ROLE",
+    default="",
+    help="Its role, if its parameters do not "
+    "tell: lloyd_step, transformer, attention, weights, surrogate, sampler.",
+)
+@click.option("--library", default="", help="Arrays it takes: numpy, torch, jax, lists.")
+@click.option("--dtype", default="", help="Widest type it computes in: float64, float32.")
+@click.option("--ties", default="", help="Where tied points go: lowest, highest, average, any.")
+@click.option("--empty", default="", help="Empty clusters: raise, keep, nan, relocate, any.")
+@click.option("--kind", default="", help="Of weights: softmax, sparsemax, entmax 1.5.")
+@click.option(
+    "--expect",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help='TOML file with expected failures: property = "reason".',
+)
+@click.option("--only", default="", metavar="PROPERTY", help="Judge one property.")
+@click.option(
+    "--cases",
+    type=click.IntRange(1),
+    default=look.CASES,
+    show_default=True,
+    help="Cases a property is tried on.",
+)
+@click.option(
+    "--timeout",
+    type=click.FloatRange(0.1),
+    default=TIMEOUT,
+    show_default=True,
+    help="Seconds a property may take.",
+)
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path),
+    metavar="FOLDER",
+    help="Write records.json, and a case and a script for each violation.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
+def conform_command(
+    implementation: str,
+    role: str,
+    library: str,
+    dtype: str,
+    ties: str,
+    empty: str,
+    kind: str,
+    expect: Path | None,
+    only: str,
+    cases: int,
+    timeout: float,
+    out: Path | None,
+    as_json: bool,
+) -> int:
+    """Put an implementation of your own to the test: a Lloyd step, a transformer, attention,
+    weights, a smoothed minimum, or a sampler of tasks.
+
+    It is called with arrays of the library that it takes and judged by the properties of its role.
+    What violates one is shrunk to the smallest case and explained by what it equals. The working
+    directory is importable. docs/implementations.md explains every line.
+
+    \b
+    Examples:
+      leanlloyd conform mine.py:step
+      leanlloyd conform mypackage.kmeans:KMeansLayer --as transformer --json
+      leanlloyd conform mine.py:step --ties any --expect expected.toml --out found
+      leanlloyd replay mine.py:step found/ties.json
+
+    Exit codes: 0 all properties hold, or fail as expected; 1 one is violated; 2 usage.
+    """
+    try:
+        given = Declaration(role, library, dtype, ties, empty, kind)
+        expected = read_expected(expect) if expect is not None else {}
+        records = conformance(
+            implementation,
+            declaration=given,
+            expect=expected,
+            timeout=timeout,
+            only=only,
+            cases=cases,
+            on_record=lambda record: click.echo(f"[{record.property}] {record.outcome}", err=True),
+        )
+    except InputError as error:
+        raise CommandError(str(error)) from None
+    if out is not None:
+        _write(records, out)
+    if as_json:
+        print_json(records.to_json())
+    else:
+        _print(records)
+    return int(Exit.OK if records.ok else Exit.FAILED)
+
+
+COMMANDS = (conform_command,)
+
+
+def _print(records: Records) -> None:
+    d = records.declaration
+    rules = [f"ties {d.ties}"] * bool(d.ties) + [f"empty clusters {d.empty}"] * bool(d.empty)
+    known = [d.role, d.library, d.dtype, d.kind, *rules, *(["batches"] * bool(d.batches))]
+    click.echo(f"{records.name}: {', '.join(k for k in known if k) or 'no answer'}\n")
+    width = max(len(r.property) for r in records)
+    for record in records:
+        status = records.status(record)
+        click.echo(
+            f"  {record.property:<{width}}  {status:<12} {_detail(records, record)}".rstrip()
+        )
+    for record in records:
+        if records.status(record) in (look.VIOLATED, UNEXPECTED):
+            click.echo(f"\n{record.property}: {record.says}")
+            for line in told(record).split("; "):
+                click.echo(f"  {line}")
+            if record.case is not None:
+                case = json.dumps(record.case.to_json())
+                click.echo(
+                    f"  again: leanlloyd replay {records.name} --property "
+                    f"{record.property} '{case}'"
+                )
+    counts = ", ".join(f"{n} {status}" for status, n in records.counts.items())
+    click.echo(f"\n{len(records.records)} properties: {counts}")
+
+
+def _detail(records: Records, record: Record) -> str:
+    if record.property in records.expected:
+        return records.expected[record.property]
+    if record.outcome == look.UNSUPPORTED:
+        return record.message
+    if record.outcome == look.VIOLATED:
+        return record.sort + (f": {record.message}" if record.message else "")
+    aside = f", {record.excluded} left to other properties" if record.excluded else ""
+    return f"checked on {record.cases} case{'s' * (record.cases != 1)}{aside}"
+
+
+def _write(records: Records, folder: Path) -> None:
+    try:
+        text = json.dumps(records.to_json(), indent=1, ensure_ascii=False, allow_nan=False)
+        write_atomically(folder / "records.json", text + "\n")
+        for record in records:
+            if record.outcome == look.VIOLATED and record.case is not None:
+                found = {
+                    "implementation": records.name,
+                    "property": record.property,
+                    "declaration": records.declaration.to_json(),
+                    "case": record.case.to_json(),
+                }
+                place = folder / f"{record.property}.json"
+                write_atomically(place, json.dumps(found, indent=1) + "\n")
+                program = script(records, record)
+                if program:
+                    write_atomically(folder / f"{record.property}.py", program)
+    except OSError as error:
+        raise CommandError(
+            f"cannot write {error.filename}: {error.strerror}", Exit.INFRASTRUCTURE
+        ) from None
