@@ -148,7 +148,8 @@ def file_of(found: dict[str, Any], X: Array, ending: str) -> str | bytes:
     if ending == ".npz":
         out = io.BytesIO()
         names = ("start", "centers", "lloyd_centers", "assignments")
-        np.savez(out, **{name: np.array(found[name]) for name in names})
+        arrays: dict[str, Any] = {name: np.array(found[name]) for name in names}
+        np.savez(out, **arrays)
         return out.getvalue()
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
@@ -182,13 +183,14 @@ def draw(found: dict[str, Any], X: Array, path: Path) -> bytes:
         figure = Figure(figsize=(6, 5), layout="constrained")
         axes = figure.subplots()
         labels = np.array(found["assignments"])
-        axes.scatter(*X.T, c=labels % 20, cmap="tab20", s=9, alpha=0.6, linewidths=0)
-        for A, marker, name in zip(
-            sets, ("+", "o", "x"), ("initial centers", "trained model", "Lloyd"), strict=True
-        ):
-            face = {"facecolors": "none"} if marker == "o" else {}
-            color = {"edgecolors": "black"} if marker == "o" else {"color": "black"}
-            axes.scatter(*A.T, marker=marker, s=80, label=name, **face, **color)
+        axes.scatter(X[:, 0], X[:, 1], c=labels % 20, cmap="tab20", s=9, alpha=0.6, linewidths=0)
+        shown: tuple[dict[str, Any], ...] = (
+            {"marker": "+", "color": "black", "label": "initial centers"},
+            {"marker": "o", "edgecolors": "black", "facecolors": "none", "label": "trained model"},
+            {"marker": "x", "color": "black", "label": "Lloyd"},
+        )
+        for A, look in zip(sets, shown, strict=True):
+            axes.scatter(A[:, 0], A[:, 1], s=80, **look)
         axes.set_xlabel(axes_names[0])
         axes.set_ylabel(axes_names[1])
         axes.set_title(f"{Path(found['data']['source']).name}, {found['steps']} steps")

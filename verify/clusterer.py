@@ -127,9 +127,9 @@ def apply_steps(trained: Trained, seed: int, X: Array, C: Array, steps: int) -> 
     box = Box.around(np.concatenate([X, C]), s.scaling)
     fast = FastTransformer(replace(s.model, dropout=0.0))
     parameters = {name: p[None] for name, p in trained.of_seed(seed).items()}
-    tensors = (torch.from_numpy(np.array(a))[None, None] for a in (inside_X, inside_C))
+    points, begun = (torch.from_numpy(np.array(a))[None, None] for a in (inside_X, inside_C))
     with torch.no_grad():
-        found = fast.iterate(parameters, *tensors, steps)
+        found = fast.iterate(parameters, points, begun, steps)
     centers = [C] + [box.outside(c[0, 0].numpy()) for c in found[1:]]
     if not all(np.isfinite(c).all() for c in centers):
         raise InputError(f"{trained.source}, seed {seed}: the centers are not finite")
@@ -200,7 +200,7 @@ class _StepClusterer(ClusterMixin, BaseEstimator):
         return np.argmin(r, axis=0).astype(np.int32)
 
     def _initial(self, X: Array, k: int) -> Array:
-        given: Any = self.init  # type: ignore[attr-defined]
+        given: Any = self.init
         if not isinstance(given, str):
             C = np.array(given, dtype=np.float64)
             if C.shape != (k, X.shape[1]) or not np.isfinite(C).all():
@@ -208,7 +208,7 @@ class _StepClusterer(ClusterMixin, BaseEstimator):
                     f"init has shape {C.shape}; expected {(k, X.shape[1])}, finite numbers"
                 )
             return C
-        random = check_random_state(self.random_state)  # type: ignore[attr-defined]
+        random = check_random_state(self.random_state)
         if given == "k-means++":
             return kmeans_plusplus(X, k, random_state=random)[0]
         if given == "random":

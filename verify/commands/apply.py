@@ -89,16 +89,13 @@ def apply_command(
     except InputError as error:
         raise CommandError(str(error)) from None
     X = table.values.astype(float)
-    for target, make in (
-        (out, lambda path: file_of(found, X, path.suffix.lower())),
-        (figure, lambda path: draw(found, X, path)),
-    ):
-        if target is not None:
-            try:
-                write_atomically(target, make(target))
-            except OSError as error:
-                reason = error.strerror or error
-                raise CommandError(f"cannot write {target}: {reason}") from None
+    try:
+        if out is not None:
+            write_atomically(out, file_of(found, X, out.suffix.lower()))
+        if figure is not None:
+            write_atomically(figure, draw(found, X, figure))
+    except OSError as error:
+        raise CommandError(f"cannot write {error.filename}: {error.strerror or error}") from None
     if as_json:
         print_json(found)
     else:
