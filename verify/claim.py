@@ -102,8 +102,9 @@ class Measured:
 
     @property
     def ratio(self) -> Any:
-        """value / bound, or None where that says nothing."""
-        if isinstance(self.bound, bool) or self.bound == 0 or not _is_finite(self.bound):
+        """value / bound, or None where that says nothing: it grows with the violation only if
+        the bound is positive."""
+        if isinstance(self.bound, bool) or not self.bound > 0 or not _is_finite(self.bound):
             return None
         return self.value / self.bound
 
@@ -153,7 +154,7 @@ class Hypothesis:
 
 @dataclass(frozen=True)
 class Source:
-    """Where the claim stands: `document` is a key of `verify.sources.DOCUMENTS`."""
+    """Where the claim stands: `document` is a key of `About.documents`."""
 
     document: str
     place: str
@@ -298,7 +299,7 @@ class Claim:
     measure : one case -> Measured; for checks that look at cases
     checks : how evidence is found
     falsify : what would refute the claim
-    theory : place of the derivation in docs/theory
+    theory : place of the derivation, below `About.theory`; "" if there is none
     conflict : what two sources say differently about it, or ""
     script : how to make a program that shows a counterexample outside the project, or None
     """
@@ -312,7 +313,7 @@ class Claim:
     bound: str
     checks: tuple[Check, ...]
     falsify: str
-    theory: str
+    theory: str = ""
     hypotheses: tuple[Hypothesis, ...] = ()
     measure: Callable[[Case], Measured] | None = None
     conflict: str = ""

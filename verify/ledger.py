@@ -10,6 +10,7 @@ import inspect
 import json
 import math
 import platform
+import shlex
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 from datetime import UTC, datetime
@@ -20,11 +21,12 @@ from typing import Any
 from verify import __version__, claims
 from verify.bench.recorded import kept
 from verify.claim import Case, Claim, Evidence, Kind, Run, Verdict, to_json, verdict_of
+from verify.collection import OWN, About, Collection
 from verify.runner import Done, fingerprint
 from verify.search import describe
-from verify.sources import CONFLICTS, DOCUMENTS, PAPER
 
 SCHEMA_VERSION = 1
+_LONGEST_CASE = 2000
 LIBRARIES = (
     "torch",
     "numpy",
@@ -43,28 +45,41 @@ class LedgerError(ValueError):
     """A ledger file is missing, unreadable, or of another version."""
 
 
-def build(results: Iterable[Done], run: Run) -> dict[str, Any]:
-    """The ledger of a run. Claims stand in the order of the report, evidence in that of checks."""
+def build(
+    results: Iterable[Done], run: Run, collection: Collection | None = None
+) -> dict[str, Any]:
+    """The ledger of a run, over the project's own claims or another collection.
+
+    Claims stand in the order of the report, evidence in that of checks."""
+    known = collection or claims.collection()
     found: dict[str, dict[str, Evidence]] = defaultdict(dict)
     for done in results:
         found[done.claim_id][done.evidence.check] = done.evidence
     rows = [
-        _row(claim, [found[claim.id][c.name] for c in claim.checks if c.name in found[claim.id]])
-        for claim in claims.all_claims()
+        _row(
+            claim,
+            [found[claim.id][c.name] for c in claim.checks if c.name in found[claim.id]],
+            known,
+        )
+        for claim in known.all_claims()
         if claim.id in found
     ]
     return {
         "schema": SCHEMA_VERSION,
         "project": "leanlloyd",
         "version": __version__,
-        "paper": PAPER,
-        "documents": DOCUMENTS,
+        "packages": list(known.names),
+        "paper": known.about.paper,
+        "title": known.about.title,
+        "note": known.about.note,
+        "documents": dict(known.about.documents),
+        "sections": dict(known.about.sections),
         "profile": run.profile.name,
         "seed": run.seed,
         "summary": _summary(rows),
         "claims": rows,
-        "conflicts": _conflicts(rows),
-        "speed": kept(),
+        "conflicts": _conflicts(rows, known.about),
+        "speed": kept() if OWN in known.names else [],
     }
 
 
@@ -110,10 +125,20 @@ def load(path: Path) -> dict[str, Any]:
 
 
 def reference_path() -> Path:
-    """The committed ledger: beside the checkout, else the copy inside the installed package."""
-    here = Path(__file__).resolve().parent
-    checkout = here.parent / "reports" / "ledger.json"
-    return checkout if checkout.exists() else here / "report" / "reference.json"
+    """The committed ledger of our own claims: beside the checkout, else inside the package."""
+    known = claims.collection()
+    return known.reference_path or known.references[0][-1]
+
+
+def reference(collection: Collection) -> dict[str, Any] | None:
+    """The committed ledger of a collection, or None; of several packages, the rows of them all.
+
+    Raises `LedgerError` when a ledger is there and cannot be read.
+    """
+    found = [load(path) for path in collection.reference_paths]
+    if len(found) < 2:
+        return found[0] if found else None
+    return {**found[0], "claims": [row for data in found for row in data["claims"]]}
 
 
 def changes(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
@@ -136,13 +161,24 @@ def problems(ledger: dict[str, Any]) -> list[str]:
     ]
 
 
-def stale(ledger: dict[str, Any]) -> list[str]:
+def refuted(ledger: dict[str, Any], reference: dict[str, Any] | None) -> list[str]:
+    """Sentences about claims that are false and of which a reference knows nothing."""
+    known = {row["id"] for row in reference["claims"]} if reference else set()
+    return [
+        f"{row['id']}: {row['verdict']}"
+        for row in ledger["claims"]
+        if row["id"] not in known and row["verdict"] in (Verdict.REFUTED, Verdict.NOT_REPRODUCED)
+    ]
+
+
+def stale(ledger: dict[str, Any], collection: Collection | None = None) -> list[str]:
     """Ids of claims whose evidence was made by other sources than those at hand."""
-    known = claims.registry()
+    known = collection or claims.collection()
     return [
         row["id"]
         for row in ledger["claims"]
-        if row["id"] not in known or row["fingerprint"] != fingerprint(row["id"])
+        if row["id"] not in known.entries
+        or row["fingerprint"] != fingerprint(row["id"], collection)
     ]
 
 
@@ -186,14 +222,14 @@ def script_for(claim: Claim, case: Case) -> str:
     return "\n".join([*lines, ")", ""])
 
 
-def _row(claim: Claim, evidence: list[Evidence]) -> dict[str, Any]:
+def _row(claim: Claim, evidence: list[Evidence], known: Collection) -> dict[str, Any]:
     verdict = verdict_of(claim, evidence)
     headline = _headline(claim, evidence)
     shown = next((e for e in evidence if e.counterexample is not None and not e.variant), None)
     shown = shown or next((e for e in evidence if e.counterexample is not None), None)
     return {
         "id": claim.id,
-        "section": claims.section_of(claim.id),
+        "section": known.section_of(claim.id),
         "title": claim.title,
         "says": claim.says,
         "statement": claim.statement,
@@ -219,10 +255,10 @@ def _row(claim: Claim, evidence: list[Evidence]) -> dict[str, Any]:
         "evidence": [e.to_json() | {"sentence": describe(e)} for e in evidence],
         "counterexample": _counterexample(claim, shown),
         "falsify": claim.falsify,
-        "theory": claim.theory,
+        "theory": claim.theory and known.entries[claim.id].theory + claim.theory,
         "conflict": claim.conflict,
-        "replay": _replay(claim, headline, shown),
-        "fingerprint": fingerprint(claim.id),
+        "replay": _replay(claim, headline, shown, known),
+        "fingerprint": fingerprint(claim.id, known),
     }
 
 
@@ -259,12 +295,32 @@ def _counterexample(claim: Claim, e: Evidence | None) -> dict[str, Any] | None:
     }
 
 
-def _replay(claim: Claim, headline: Evidence | None, shown: Evidence | None) -> str:
+def replay_command(claim: Claim, case: Case, known: Collection, by_id: bool = False) -> str:
+    """A command that judges the case again, to be copied as it is; "" if the claim is not about
+    cases. With `by_id` it looks the case up in the reference ledger; a case too long for a line
+    it takes from a ledger written on the way."""
+    if claim.measure is None:
+        return ""
+    start = f"leanlloyd replay{known.option} {claim.id}"
+    if by_id:
+        return f"{start} {case.id}"
+    text = json.dumps(case.to_json(), ensure_ascii=False)
+    if len(text) <= _LONGEST_CASE:
+        return f"{start} {shlex.quote(text)}"
+    return (
+        f"leanlloyd check{known.option} {claim.id} --json > {claim.id}.json; "
+        f"{start} {case.id} --ledger {claim.id}.json"
+    )
+
+
+def _replay(
+    claim: Claim, headline: Evidence | None, shown: Evidence | None, known: Collection
+) -> str:
     for e in (shown, headline):
         case = e and (e.counterexample or e.witness)
         if case and claim.measure is not None:
-            return f"leanlloyd replay {claim.id} {case.id}"
-    return f"leanlloyd check {claim.id}"
+            return replay_command(claim, case, known, by_id=known.own)
+    return f"leanlloyd check{known.option} {claim.id}"
 
 
 def _summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
@@ -277,16 +333,15 @@ def _summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
     }
 
 
-def _conflicts(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _conflicts(rows: list[dict[str, Any]], about: About) -> list[dict[str, Any]]:
     verdicts = {row["id"]: row["verdict"] for row in rows}
     return [
         {
             "topic": c.topic,
-            "summary": c.summary,
-            "review": c.review,
+            "says": dict(c.says),
             "claims": [{"id": i, "verdict": verdicts.get(i)} for i in c.claims],
         }
-        for c in CONFLICTS
+        for c in about.conflicts
     ]
 
 

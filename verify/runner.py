@@ -16,7 +16,7 @@ import os
 import shutil
 import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field
@@ -28,6 +28,7 @@ from threadpoolctl import threadpool_limits
 
 from verify import arithmetic, claims
 from verify.claim import Check, Claim, Evidence, Run
+from verify.collection import Collection
 from verify.files import write_atomically
 
 _ROOT = Path(__file__).resolve().parent.parent
@@ -51,58 +52,88 @@ class Done:
 
 
 @cache
-def fingerprint(claim_id: str) -> str:
-    """A hash of all source text of this project that the evidence of a claim depends on."""
+def fingerprint(claim_id: str, collection: Collection | None = None) -> str:
+    """A hash of all source text that the evidence of a claim depends on.
+
+    It is that of this project and of the packages in `collection.roots`; the same on every
+    machine, wherever they are installed. The collection is the project's own by default.
+    """
     digest = hashlib.sha256()
-    for file in sources(claim_id):
+    for file in sources(claim_id, collection):
         digest.update(file.name.encode())
         digest.update(file.read_bytes())
     return digest.hexdigest()[:16]
 
 
-def sources(claim_id: str) -> list[Path]:
-    """The files that `fingerprint` reads: the claim's module, whatever of this project it imports,
-    directly or through others, and the tables of results, if one of them reads those."""
+def sources(claim_id: str, collection: Collection | None = None) -> list[Path]:
+    """The files that `fingerprint` reads: the claim's module, whatever it imports of this project
+    and of the collection's packages, directly or through others, and the tables of results, if
+    one of them reads those."""
+    known = collection or claims.collection()
+    roots = {**known.roots, **dict.fromkeys(_PACKAGES, _ROOT)}
     found: set[Path] = set()
-    todo = [Path(str(claims.registry()[claim_id][2].__file__))]
+    todo = [Path(str(known.entries[claim_id].module.__file__)).resolve()]
     while todo:
         file = todo.pop()
         if file not in found:
             found.add(file)
-            todo += _imported(file)
-    if any(file.match(_READER) for file in found):
+            todo += _imported(file, tuple(sorted(roots.items())))
+    if any(file.match(_READER) and file.is_relative_to(_ROOT) for file in found):
         from verify.experiments import results  # brings pyarrow and torch
 
         found.update(results.reference().glob("*.*"))
-    return sorted(found)
+    return sorted(found, key=lambda file: (_within(file, roots.values()), str(file)))
+
+
+def _within(file: Path, folders: Iterable[Path]) -> str:
+    """The path of a file below one of the folders, so that the order is the same everywhere."""
+    inside = [str(file.relative_to(f)) for f in folders if file.is_relative_to(f)]
+    return min(inside, key=len, default=file.name)
 
 
 @cache
-def _imported(file: Path) -> list[Path]:
-    """The project's files that a file imports, at its top or inside a function."""
+def _imported(file: Path, roots: tuple[tuple[str, Path], ...]) -> list[Path]:
+    """The files of the packages in `roots` that a file imports, at its top or inside a function."""
+    places = dict(roots)
     names: set[str] = set()
     for node in ast.walk(ast.parse(file.read_bytes())):
         if isinstance(node, ast.Import):
             names.update(alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            names.update((node.module, *(f"{node.module}.{alias.name}" for alias in node.names)))
-    paths = [_ROOT / n.replace(".", "/") for n in names if n.partition(".")[0] in _PACKAGES]
+        elif isinstance(node, ast.ImportFrom):
+            base = _absolute(node, file, places)
+            names.update((base, *(f"{base}.{alias.name}" for alias in node.names)))
+    paths = [
+        places[top] / name.replace(".", "/")
+        for name in names
+        if (top := name.split(".")[0]) in places
+    ]
     files = [path.with_suffix(".py") for path in paths] + [path / "__init__.py" for path in paths]
-    return sorted(path for path in files if path.exists())
+    return sorted(path.resolve() for path in files if path.exists())
 
 
-def run_check(claim_id: str, check: str, run: Run) -> Done:
+def _absolute(node: ast.ImportFrom, file: Path, places: Mapping[str, Path]) -> str:
+    """The full name of what `from ... import` imports from, also where it begins with dots."""
+    if not node.level:
+        return node.module or ""
+    folder = file.parents[node.level - 1]
+    below = [folder.relative_to(f) for f in places.values() if folder.is_relative_to(f)]
+    parts = min((path.parts for path in below), key=len, default=())
+    return ".".join((*parts, *filter(None, [node.module])))
+
+
+def run_check(claim_id: str, check: str, run: Run, collection: Collection | None = None) -> Done:
     """Run one check, on one thread: more of them add floats in another order.
 
     A crash becomes a problem of the evidence, so that nothing else is lost.
     """
-    claim = claims.get(claim_id)
+    claim = (collection or claims.collection()).get(claim_id)
     unit = next(c for c in claim.checks if c.name == check)
     start = time.perf_counter()
     settings: dict[str, Any] = {}
     try:
         with threadpool_limits(1):
             evidence = unit.run(claim, run)
+            evidence.check = check  # results are filed under it
             if uses_arithmetics(unit):
                 settings = arithmetic.settings(run.arithmetics)
     except Exception as error:  # whatever a check raises is a finding about that check
@@ -126,6 +157,7 @@ def run_all(
     jobs: int = 1,
     pending: Path | None = None,
     on_start: Callable[[int, int], None] | None = None,
+    collection: Collection | None = None,
 ) -> Iterator[Done]:
     """Run every check of the claims; yields results as they finish.
 
@@ -134,6 +166,7 @@ def run_all(
     jobs : worker processes; 1 runs in this process
     pending : folder for finished units, or None
     on_start : called once with (units in all, units taken over from `pending`)
+    collection : where the claims are from; the project's own by default
 
     Raises
     ------
@@ -144,7 +177,7 @@ def run_all(
     stored: list[Done] = []
     if pending is not None:
         for claim_id, check in units:
-            done = _load(pending, claim_id, check, run)
+            done = _load(pending, claim_id, check, run, collection)
             if done is not None:
                 stored.append(done)
     have = {(d.claim_id, d.evidence.check) for d in stored}
@@ -152,9 +185,9 @@ def run_all(
         on_start(len(units), len(stored))
     yield from stored
     todo = [(c, check.name) for c, check in units if (c, check.name) not in have]
-    for done in _execute(todo, run, jobs):
+    for done in _execute(todo, run, jobs, collection):
         if pending is not None:
-            _store(pending, done, run)
+            _store(pending, done, run, collection)
         yield done
 
 
@@ -163,18 +196,22 @@ def discard(pending: Path) -> None:
     shutil.rmtree(pending, ignore_errors=True)
 
 
-def _execute(todo: list[tuple[str, str]], run: Run, jobs: int) -> Iterator[Done]:
+def _execute(
+    todo: list[tuple[str, str]], run: Run, jobs: int, collection: Collection | None = None
+) -> Iterator[Done]:
     if jobs <= 1 or len(todo) <= 1:
         for claim_id, check in todo:
             with _single_threaded():
-                done = run_check(claim_id, check, run)
+                done = run_check(claim_id, check, run, collection)
             yield done
         return
     with _single_threaded():
         context = multiprocessing.get_context("spawn")
         pool = ProcessPoolExecutor(min(jobs, len(todo)), mp_context=context)
         try:
-            futures: set[Future[Done]] = {pool.submit(run_check, c, n, run) for c, n in todo}
+            futures: set[Future[Done]] = {
+                pool.submit(run_check, c, n, run, collection) for c, n in todo
+            }
             while futures:
                 finished, futures = wait(futures, return_when=FIRST_COMPLETED)
                 for future in finished:
@@ -212,9 +249,9 @@ def _place(pending: Path, claim_id: str, check: str, run: Run) -> Path:
     return pending / f"{run.profile.name}-{run.seed}" / f"{claim_id}--{check}.json"
 
 
-def _store(pending: Path, done: Done, run: Run) -> None:
+def _store(pending: Path, done: Done, run: Run, collection: Collection | None = None) -> None:
     data = {
-        "fingerprint": fingerprint(done.claim_id),
+        "fingerprint": fingerprint(done.claim_id, collection),
         "seconds": done.seconds,
         "settings": done.settings,
         "evidence": done.evidence.to_json(),
@@ -223,11 +260,13 @@ def _store(pending: Path, done: Done, run: Run) -> None:
     write_atomically(place, json.dumps(data))
 
 
-def _load(pending: Path, claim_id: str, check: Check, run: Run) -> Done | None:
+def _load(
+    pending: Path, claim_id: str, check: Check, run: Run, collection: Collection | None = None
+) -> Done | None:
     place = _place(pending, claim_id, check.name, run)
     try:
         data = json.loads(place.read_text())
-        if data["fingerprint"] != fingerprint(claim_id):
+        if data["fingerprint"] != fingerprint(claim_id, collection):
             return None
         evidence = Evidence.from_json(data["evidence"])
         return Done(claim_id, evidence, data["seconds"], data["settings"])

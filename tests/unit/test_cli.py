@@ -134,8 +134,9 @@ def test_a_changed_verdict_is_exit_code_1(tmp_path: Path) -> None:
     _write_ledger(out, verdict="proved")
     code = (
         "from verify import claims;"
+        "from verify.collection import Collection;"
         "wanted = [claims.get('sharp-gap-l2')];"
-        "claims.all_claims = lambda: wanted;"
+        "Collection.all_claims = lambda self: wanted;"
         "import sys;"
         f"sys.argv = ['leanlloyd', 'report', '--profile', 'smoke', '--out', {str(out)!r}];"
         "from verify.cli import main; main()"

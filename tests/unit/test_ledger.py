@@ -13,6 +13,7 @@ import pytest
 from verify import claims, ledger, runner
 from verify.claim import Case, Claim, Evidence, Hypothesis, Kind, Measured, Method, Run, Source
 from verify.claims.expressivity.thm_2_1 import CLAIM as THEOREM
+from verify.collection import OWN, Collection, Entry
 from verify.runner import Done
 
 TIE = Case(X=[[0], [1], [2]], C=[[0], [Fraction(2)]], code="binary", steps=1)
@@ -54,8 +55,9 @@ def registered(monkeypatch):
 
     def register(*toys):
         module = SimpleNamespace(__file__=claims.__file__)
-        table = {c.id: ("expressivity", c, module) for c in toys}
-        monkeypatch.setattr(claims, "registry", lambda: table)
+        table = {c.id: Entry("expressivity", c, module) for c in toys}
+        made = Collection((OWN,), claims.ABOUT, table)
+        monkeypatch.setattr(claims, "collection", lambda: made)
         runner.fingerprint.cache_clear()
 
     yield register

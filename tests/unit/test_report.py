@@ -70,6 +70,10 @@ def book(*rows: dict[str, Any], **changes: Any) -> dict[str, Any]:
         "schema": 1,
         "project": "leanlloyd",
         "version": "0.1.0",
+        "packages": ["leanlloyd"],
+        "title": "What the paper claims, and what was measured",
+        "note": "",
+        "sections": {"expressivity": "Expressivity"},
         "paper": "A. Author: A paper. arXiv:2610.09760, 2026",
         "documents": {"summary": "a summary of the paper"},
         "profile": "smoke",
@@ -172,8 +176,7 @@ ODD = book(
     conflicts=[
         {
             "topic": "sign",
-            "summary": "above",
-            "review": "below",
+            "says": {"summary": "above", "review": "below"},
             "claims": [{"id": "iff", "verdict": "confirmed"}, {"id": "later", "verdict": None}],
         }
     ],
@@ -381,7 +384,9 @@ def test_claim_texts_cannot_become_markup():
             )
         ],
     )
-    found = book(nasty, conflicts=[{**ODD["conflicts"][0], "topic": NASTY, "summary": NASTY}])
+    found = book(
+        nasty, conflicts=[{**ODD["conflicts"][0], "topic": NASTY, "says": {"summary": NASTY}}]
+    )
     run = {"checks": [{"claim": NASTY, "check": NASTY, "seconds": 1.0}], "machine": NASTY}
     files = render(found, run)
     page = Page(str(files["report.html"]))

@@ -22,6 +22,7 @@ from threadpoolctl import threadpool_info
 
 from verify import claims, runner
 from verify.claim import PROFILES, Case, Claim, Evidence, Kind, Measured, Method, Run
+from verify.collection import OWN, Collection, Entry
 from verify.files import write_atomically
 from verify.search import Exhaustive, Property, Study
 
@@ -83,8 +84,9 @@ def toys(tmp_path, monkeypatch):
     source = tmp_path / "section" / "toy.py"
     write_atomically(source, "version = 1\n")
     module = SimpleNamespace(__file__=str(source))
-    table = {c.id: ("expressivity", c, module) for c in (first, second)}
-    monkeypatch.setattr(claims, "registry", lambda: table)
+    table = {c.id: Entry("expressivity", c, module) for c in (first, second)}
+    made = Collection((OWN,), claims.ABOUT, table)
+    monkeypatch.setattr(claims, "collection", lambda: made)
     forget_sources()
     yield Toys(first, second, source, ran)
     forget_sources()

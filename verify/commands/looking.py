@@ -8,25 +8,28 @@ from typing import Any
 
 import click
 
-from verify import claims, ledger
+from verify import ledger
 from verify.claim import Answer, Case, Claim, show, to_json
-from verify.commands._shared import claim_named, reference_ledger, short
+from verify.collection import OWN, Collection, installed
+from verify.commands._shared import claim_named, of_collection, reference_ledger, short
 from verify.console import CommandError, Exit, print_json
 
 
 @click.command("list")
+@of_collection
 @click.option("--json", "as_json", is_flag=True, help="Machine-readable.")
-def list_command(as_json: bool) -> None:
+def list_command(collection: Collection, as_json: bool) -> None:
     """All claims, with the verdict of the reference report.
 
     \b
     Examples:
       leanlloyd list
       leanlloyd list --json
+      leanlloyd list --claims my_paper      (a package in this folder, or installed)
     """
-    reference = reference_ledger()
+    reference = reference_ledger(collection)
     verdicts = {row["id"]: row["verdict"] for row in reference["claims"]} if reference else {}
-    stale = set(ledger.stale(reference)) if reference else set()
+    stale = set(ledger.stale(reference, collection)) if reference else set()
     rows: list[dict[str, Any]] = [
         {
             "id": claim.id,
@@ -36,25 +39,29 @@ def list_command(as_json: bool) -> None:
             "stale": claim.id in stale,
             "checks": [check.name for check in claim.checks],
         }
-        for section, claim, _ in claims.registry().values()
+        for section, claim, *_ in collection.entries.values()
     ]
     if as_json:
         print_json(rows)
         return
     width = max(len(r["id"]) for r in rows)
-    for section, heading in claims.SECTIONS.items():
+    for section, heading in collection.about.sections.items():
         of_section = [r for r in rows if r["section"] == section]
         if of_section:
             click.echo(f"\n{heading}")
         for r in of_section:
             verdict = (r["verdict"] or "not run") + (" (stale)" if r["stale"] else "")
             click.echo(f"  {r['id']:<{width}}  {verdict:<18}  {r['title']}")
+    others = [name for name in installed() if name != OWN]
+    if collection.own and others:
+        click.echo(f"\nInstalled besides: {', '.join(others)} (--claims NAME)")
 
 
 @click.command("show")
 @click.argument("claim_id", metavar="CLAIM")
+@of_collection
 @click.option("--json", "as_json", is_flag=True, help="Machine-readable.")
-def show_command(claim_id: str, as_json: bool) -> None:
+def show_command(claim_id: str, collection: Collection, as_json: bool) -> None:
     """What a claim says, where it stands, what would refute it, and what was found.
 
     \b
@@ -62,8 +69,8 @@ def show_command(claim_id: str, as_json: bool) -> None:
       leanlloyd show thm-2.1
       leanlloyd show sharp-gap-l2 --json
     """
-    claim = claim_named(claim_id)
-    reference = reference_ledger()
+    claim = claim_named(claim_id, collection)
+    reference = reference_ledger(collection)
     row = next((r for r in reference["claims"] if r["id"] == claim_id), None) if reference else None
     if as_json:
         print_json(row or _outline(claim))
@@ -73,11 +80,15 @@ def show_command(claim_id: str, as_json: bool) -> None:
     facts: list[tuple[str, str]] = [("statement", claim.statement), ("bound", claim.bound)]
     facts += [("source", f"{s.document}, {s.place}") for s in claim.sources]
     facts += [("needs" if h.extra else "assumes", f"{h.name}: {h.says}") for h in claim.hypotheses]
-    facts += [("refuted by", claim.falsify), ("derivation", f"docs/theory/{claim.theory}")]
+    facts += [("refuted by", claim.falsify)]
+    if claim.theory:
+        facts += [("derivation", collection.entries[claim_id].theory + claim.theory)]
     for name, text in facts:
         click.echo(f"  {name:<11}{text}")
     if row is None:
-        click.echo(f"\nNot in the reference report yet. Run: leanlloyd check {claim.id}")
+        click.echo(
+            f"\nNot in the reference report yet. Run: leanlloyd check{collection.option} {claim.id}"
+        )
         return
     click.echo(f"\nVerdict: {row['verdict']}")
     for e in row["evidence"]:
@@ -94,6 +105,7 @@ def show_command(claim_id: str, as_json: bool) -> None:
 @click.command("replay")
 @click.argument("claim_id", metavar="CLAIM")
 @click.argument("case", metavar="CASE")
+@of_collection
 @click.option(
     "--ledger",
     "ledger_path",
@@ -108,7 +120,12 @@ def show_command(claim_id: str, as_json: bool) -> None:
 )
 @click.option("--json", "as_json", is_flag=True, help="Machine-readable.")
 def replay_command(
-    claim_id: str, case: str, ledger_path: Path | None, script: bool, as_json: bool
+    claim_id: str,
+    case: str,
+    collection: Collection,
+    ledger_path: Path | None,
+    script: bool,
+    as_json: bool,
 ) -> int:
     """Judge one case of a claim again.
 
@@ -120,12 +137,13 @@ def replay_command(
                                  "code": "binary", "steps": 1}'
       leanlloyd show thm-2.1          (its last line is a replay command with an id)
     """
-    claim = claim_named(claim_id)
+    claim = claim_named(claim_id, collection)
     if claim.measure is None:
         raise CommandError(
-            f"claim {claim_id} is not about single cases; `leanlloyd check {claim_id}` runs it"
+            f"claim {claim_id} is not about single cases; "
+            f"`leanlloyd check{collection.option} {claim_id}` runs it"
         )
-    found = _find_case(claim_id, case, ledger_path)
+    found = _find_case(claim_id, case, collection, ledger_path)
     if script:
         text = ledger.script_for(claim, found)
         if not text:
@@ -169,7 +187,7 @@ def replay_command(
 COMMANDS = (list_command, show_command, replay_command)
 
 
-def _find_case(claim_id: str, text: str, ledger_path: Path | None) -> Case:
+def _find_case(claim_id: str, text: str, collection: Collection, ledger_path: Path | None) -> Case:
     if text.lstrip().startswith("{"):
         return parse_case(text, "the text given")
     path = Path(text)
@@ -179,14 +197,19 @@ def _find_case(claim_id: str, text: str, ledger_path: Path | None) -> Case:
         except (OSError, UnicodeDecodeError) as error:
             raise CommandError(f"{path}: cannot be read: {error}") from None
     try:
-        found = ledger.load(ledger_path or ledger.reference_path())
+        found = ledger.load(ledger_path) if ledger_path else reference_ledger(collection)
     except ledger.LedgerError as error:
         raise CommandError(str(error)) from None
+    if found is None:
+        raise CommandError(
+            f"{' and '.join(collection.names)}: no reference ledger to look up {text!r}, and no "
+            "such file; give the case as JSON, or --ledger FILE"
+        )
     case = ledger.find_case(found, claim_id, text)
     if case is None:
         raise CommandError(
             f"no case {text!r} of claim {claim_id} in the ledger, and no such file; "
-            f"`leanlloyd show {claim_id}` names one"
+            f"`leanlloyd show{collection.option} {claim_id}` names one"
         )
     return case
 

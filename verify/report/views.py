@@ -5,11 +5,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from verify.claim import Case, Kind, Method, Verdict
-from verify.claims import SECTIONS
+from verify.collection import OWN
 from verify.report import figures
 from verify.report.findings import findings
 from verify.report.text import (
@@ -48,14 +49,19 @@ def page(ledger: Json, run: Json) -> dict[str, Any]:
     """Everything that the templates need."""
     drawn = figure_files(ledger)
     claims = [_claim(row, ledger, drawn) for row in ledger["claims"]]
-    known = list(dict.fromkeys([*SECTIONS, *(c["section"] for c in claims)]))
+    headings = ledger.get("sections", {})
+    known = list(dict.fromkeys([*headings, *(c["section"] for c in claims)]))
     sections = [
-        {"id": s, "heading": SECTIONS.get(s, s.capitalize()), "claims": found}
+        {"id": s, "heading": headings.get(s, s.capitalize()), "claims": found}
         for s in known
         if (found := [c for c in claims if c["section"] == s])
     ]
     return {
         "ledger": ledger,
+        "title": ledger.get("title") or "What the paper claims, and what was measured",
+        "note": ledger.get("note", ""),
+        "again": _again(ledger),
+        "saying": list(dict.fromkeys(d for c in ledger["conflicts"] for d in c["says"])),
         "sections": sections,
         "known": {c["id"] for c in claims},
         "claims": claims,
@@ -85,6 +91,18 @@ def page(ledger: Json, run: Json) -> dict[str, Any]:
         "where": _where(ledger, run),
         "counterexamples": sum(len(c["cards"]) + len(c["more_cards"]) for c in claims),
     }
+
+
+def _again(ledger: Json) -> str:
+    """The command that makes the same ledger."""
+    option = _option(ledger)
+    profile = f"--profile {ledger['profile']} --seed {ledger['seed']}"
+    return f"leanlloyd report{option} {profile}" + (" --out FOLDER" if option else "")
+
+
+def _option(ledger: Json) -> str:
+    packages = ledger.get("packages", [OWN])
+    return "" if packages == [OWN] else "".join(f" --claims {name}" for name in packages)
 
 
 def _conflicts(ledger: Json) -> list[dict[str, Any]]:
@@ -177,6 +195,7 @@ def _claim(
         "ratio": ratio_text(row),
         "gauge": _gauge(row),
         "over": row["counts"]["violated"] > 0 and (decimal(result["ratio"]) or 0) > 1,
+        "theory_link": _theory_link(row["theory"]),
         "places": [
             {"document": s["document"], "what": ledger["documents"].get(s["document"], ""), **s}
             for s in row["sources"]
@@ -186,6 +205,14 @@ def _claim(
         "cards": cards[:1] if own else [],
         "more_cards": cards[1:] if own else cards,
     }
+
+
+def _theory_link(theory: str) -> str:
+    """Where a derivation is, from the report's folder; "" for what is no file or address."""
+    if "://" in theory:
+        return theory
+    path = theory.partition("#")[0]
+    return f"../{theory}" if re.fullmatch(r"[\w./-]+\.\w+", path) else ""
 
 
 def _gauge(row: Json) -> float | None:
@@ -282,7 +309,16 @@ def _card(card: Json, row: Json) -> dict[str, Any]:
         "bound": shown(card["bound"]) if "bound" in card else "",
         "note": card.get("note", ""),
         "script": card.get("script", ""),
-        "replay": f"leanlloyd replay {row['id']} {card['id']}"
-        if row["replay"].startswith("leanlloyd replay")
-        else "",
+        "replay": _replay(card, row),
     }
+
+
+def _replay(card: Json, row: Json) -> str:
+    """How to judge the case of a card again: its row's command, for this case."""
+    words = row["replay"].split()
+    if words[:2] != ["leanlloyd", "replay"]:
+        return ""
+    if len(words) == 4:
+        return " ".join([*words[:3], card["id"]])
+    main = row["counterexample"]
+    return row["replay"] if main is not None and main["id"] == card["id"] else ""
