@@ -288,7 +288,7 @@ def _print_verdicts(found: dict[str, Any]) -> None:
         measured = "" if result["measured"] is None else f"worst {short(result['measured'])}"
         if result["ratio"] is not None:
             measured += f", ratio {short(result['ratio'])}"
-        elif measured and row["counts"]["violated"]:
+        elif measured and row["verdict"] == Verdict.REFUTED:
             measured += f", bound {short(result['bound'])}"
         click.echo(f"{row['id']:<{width}}  {row['verdict']:<18}  {measured}")
     summary = found["summary"]
