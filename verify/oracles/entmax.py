@@ -7,6 +7,7 @@ fraction that was found. A second answer: nothing here knows how the constructio
 from __future__ import annotations
 
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any
 
 import mpmath
@@ -15,20 +16,27 @@ from verify.oracles import surrogates
 
 Row = list[Fraction]
 
-_DIGITS = 60
-_HALVINGS = 200
+_DIGITS = 40
+_ROUGH = 1e-12  # where bisection in floats stops
+_HALVINGS = 80
+_LEAST = mpmath.mpf(2) ** -2000  # positive, and a fraction that can be computed with
 
 
 def weights(r: Row, tau: Fraction, alpha: Fraction) -> Row:
     """argmin of <p, r> + tau Omega(p) over the simplex, (k,)."""
+    return list(_weights(tuple(r), tau, alpha))
+
+
+@lru_cache(maxsize=4096)
+def _weights(r: tuple[Fraction, ...], tau: Fraction, alpha: Fraction) -> Row:
     if alpha == 2:
-        return surrogates.sparsemax(r, tau)
+        return surrogates.sparsemax(list(r), tau)
     low = min(r)
     with mpmath.workdps(_DIGITS):
         u = [_real((v - low) / tau) for v in r]
         found = [mpmath.exp(-v) for v in u] if alpha == 1 else _bisected(u, _real(alpha - 1))
         total = mpmath.fsum(found)
-        return [_fraction(p / total) for p in found]
+        return [_fraction(max(p / total, _LEAST)) if p else Fraction(0) for p in found]
 
 
 def slopes(p: Row, alpha: Fraction, support: list[bool]) -> Row:
@@ -53,10 +61,16 @@ def pulled_back(p: Row, tau: Fraction, alpha: Fraction, g: Row, support: list[bo
 
 def _bisected(u: list[Any], b: Any) -> list[Any]:
     """[t - b u_j]_+^(1/b) for the t in (0, 1] that makes them sum to 1."""
-    low, high = mpmath.mpf(0), mpmath.mpf(1)
+    low, high = 0.0, 1.0
+    rough, power = [float(b * v) for v in u], float(1 / b)
+    while high - low > _ROUGH:
+        t = (low + high) / 2
+        total = sum(max(t - v, 0.0) ** power for v in rough)
+        low, high = (t, high) if total < 1 else (low, t)
+    low, high = mpmath.mpf(low) - 10 * _ROUGH, mpmath.mpf(high) + 10 * _ROUGH
     for _ in range(_HALVINGS):
         t = (low + high) / 2
-        total = mpmath.fsum(max(t - b * v, 0) ** (1 / b) for v in u)
+        total = mpmath.fsum((t - b * v) ** (1 / b) for v in u if t > b * v)
         low, high = (t, high) if total < 1 else (low, t)
     return [max(high - b * v, mpmath.mpf(0)) ** (1 / b) for v in u]
 

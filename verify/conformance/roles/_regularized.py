@@ -60,6 +60,14 @@ def rows(draw: st.DrawFn, min_k: int = 1, max_k: int = 5, top: int = 64) -> Case
     return Case(r=[float(v) for v in r], tau=float(tau))
 
 
+@st.composite
+def spreads(draw: st.DrawFn) -> Case:
+    """r / temperature up to 2^24."""
+    k = draw(st.integers(1, 4))
+    r = draw(st.lists(st.sampled_from([0.0, 1.0, 1e4, 16384.0]), min_size=k, max_size=k))
+    return Case(r=r, tau=draw(st.sampled_from([1.0, 0.5, 0.125, 2.0**-10])))
+
+
 def weight_errors(r: Row, tau: Fraction, alpha: Fraction, p: Row, eps: float) -> list[float]:
     """How far rounding may take each weight (k,). Derivation: top of this module."""
     k, low = len(r), min(r)
@@ -72,6 +80,30 @@ def weight_errors(r: Row, tau: Fraction, alpha: Fraction, p: Row, eps: float) ->
     e = (6 * max(near) + (k + 12) * (1 + max(near))) * eps
     power = 1 / (float(alpha) - 1)
     return [2 * power * e if power >= 1 else (2 * e) ** power for _ in r]
+
+
+def derivative_error(
+    r: Row, tau: Fraction, alpha: Fraction, p: Row, eps: float, top: float
+) -> float:
+    """How far rounding may take a derivative pulled back from entries of size `top` at most.
+
+    s = P^(2 - alpha) is off by E = e for alpha = 1, by e^(2 - alpha) in between (a concave power
+    moves by no more than the power of its argument's error), by 0 for alpha = 2 off the edges, and
+    for alpha > 2 by e times its largest slope. sum s >= 1 for alpha <= 2, so the share s / sum s is
+    off by (k + 1) E, and the result by (top / tau) ((4 k + 4) E + (k + 12) eps).
+    """
+    k, a = len(r), float(alpha)
+    e = max(weight_errors(r, tau, alpha, p, eps))
+    if alpha == 1:
+        moved = e
+    elif alpha < 2:
+        moved = e ** (2 - a)
+    elif alpha == 2:
+        moved = 0.0
+    else:
+        least = float(min(v for v in p if v > 0))
+        moved = math.inf if least < 2 * e else e * (a - 2) * (least - e) ** (1 - a) * k
+    return top / float(tau) * ((4 * k + 4) * moved + (k + 12) * eps)
 
 
 def _grown(log: float) -> float:

@@ -127,13 +127,6 @@ def _changed(draw: st.DrawFn, by: tuple[float, ...]) -> Case:
     return Case(r=case["r"], tau=case["tau"], by=draw(st.sampled_from(by)))
 
 
-@st.composite
-def _spread(draw: st.DrawFn) -> Case:
-    k = draw(st.integers(1, 4))
-    r = draw(st.lists(st.sampled_from([0.0, 1.0, 1e4, 16384.0]), min_size=k, max_size=k))
-    return Case(r=r, tau=draw(st.sampled_from([1.0, 0.5, 0.125, 2.0**-10])))
-
-
 def _cold(s: Subject, case: Case, alpha: Fraction) -> Measured:
     """At 2^-14 of the smallest excess, only the nearest have weight, in equal parts: others have
     at most exp(-16384)."""
@@ -147,12 +140,13 @@ def _cold(s: Subject, case: Case, alpha: Fraction) -> Measured:
 
 
 def _hot(s: Subject, case: Case, alpha: Fraction) -> Measured:
-    """At a temperature of 2^20 times the largest excess the weights are within its ratio, 2^-20,
-    of 1/k (their slope in r is at most 1 / temperature)."""
+    """At a temperature of 2^20 times the largest excess: near 1/k the slope of a weight in r is
+    k^(alpha - 2) (1 - 1/k) / temperature at most, so weights are within 2^-20 max(1, k^(alpha - 2))
+    of 1/k."""
     r, k = case["r"], len(case["r"])
     hot = Case(r=r, tau=max(1.0, max(r) - min(r)) * 2.0**20)
     found = _ask(s, hot)
-    most = [e + 2.0**-20 for e in allowed(s, hot, alpha)]
+    most = [e + 2.0**-20 * max(1.0, k ** (float(alpha) - 2)) for e in allowed(s, hot, alpha)]
     error, bound = excess(found, [1 / k] * k, most)
     return Measured(error, bound, answers={"answer": found, "limit": [1 / k] * k})
 
@@ -198,35 +192,15 @@ def _repeat(s: Subject, case: Case, alpha: Fraction) -> Measured:
     return Measured(differ, 0, answers={"first": first, "second": second})
 
 
-def gradient_error(s: Subject, case: Case, alpha: Fraction, top: float) -> list[float]:
-    """How far rounding may take a derivative pulled back from `top` = max |g|.
-
-    s = P^(2 - alpha) is off by E = e for alpha = 1, by e^(2 - alpha) in between (a concave power
-    moves by no more than the power of its argument's error), by 0 for alpha = 2 off the edges, and
-    by e / least^(alpha - 1) for alpha > 2; sum s >= 1 for alpha <= 2. So the share s / sum s is off
-    by (k + 1) E, and the result by (top / tau) ((4 k + 4) E + (k + 12) eps).
-    """
-    e, k, a = max(allowed(s, case, alpha)), len(case["r"]), float(alpha)
-    if alpha == 1:
-        moved = e
-    elif alpha < 2:
-        moved = e ** (2 - a)
-    elif alpha == 2:
-        moved = 0.0
-    else:
-        p = [float(v) for v in right(case, alpha) if v > 0]
-        moved = math.inf if min(p) < 2 * e else e * (a - 2) * (min(p) - e) ** (1 - a) * k
-    return [top / case["tau"] * ((4 * k + 4) * moved + (k + 12) * s.eps)] * k
-
-
 def _gradient(s: Subject, case: Case, alpha: Fraction) -> Measured:
     r, tau, g = case["r"], case["tau"], case["g"]
     found = s.pulled_back(r, tau, g)
     p = right(case, alpha)
-    most = gradient_error(s, case, alpha, max(map(abs, g)))
+    exact_r, top = reg.exact(r), max(map(abs, g))
+    most = [reg.derivative_error(exact_r, Fraction(tau), alpha, p, s.eps, top)] * len(r)
     answers: dict[str, Any] = {"gradient": found}
     best = (math.inf, 0.0)
-    for support in reg.supports(reg.exact(r), Fraction(tau), alpha, p):
+    for support in reg.supports(exact_r, Fraction(tau), alpha, p):
         exact = entmax.pulled_back(p, Fraction(tau), alpha, reg.exact(g), support)
         pair = excess(found, exact, most)
         if pair[0] - pair[1] < best[0] - best[1]:
@@ -277,7 +251,9 @@ PROPERTIES = (
         _same(_scale),
     ),
     Property("permutation", "Permuting distances permutes weights.", ALL, _same(_permute)),
-    Property("huge-spread", "Nothing overflows when r / temperature is huge.", _spread(), _value),
+    Property(
+        "huge-spread", "Nothing overflows when r / temperature is huge.", reg.spreads(), _value
+    ),
     Property("batch", "A batch is its rows.", _batches(), _batch, needs="batches"),
     Property("dtype", "The element type is kept.", ALL, _kept, Kind.EQUALITY),
     Property("untouched", "The input is left as it was.", ALL, _untouched, Kind.EQUALITY),
