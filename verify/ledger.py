@@ -12,7 +12,7 @@ import math
 import platform
 import shlex
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from datetime import UTC, datetime
 from importlib import import_module, metadata
 from pathlib import Path
@@ -340,8 +340,30 @@ def _conflicts(rows: list[dict[str, Any]], about: About) -> list[dict[str, Any]]
             "topic": c.topic,
             "says": dict(c.says),
             "claims": [{"id": i, "verdict": verdicts.get(i)} for i in c.claims],
+            "found": [
+                text for row in rows if row["id"] in c.claims for text in _sided(row, c.says)
+            ],
         }
         for c in about.conflicts
+    ]
+
+
+def _sided(row: dict[str, Any], documents: Container[str]) -> list[str]:
+    """Which document is right, where a claim has a check named after each: statement by statement,
+    as it came out at the scale that counts."""
+    answers: dict[str, dict[str, Any]] = defaultdict(dict)
+    for e in row["evidence"]:
+        if e["check"] in documents and e["cases"]:
+            for says, scale, middle, low, high, *_, answer in e["tables"][0]["rows"]:
+                if middle is not None and "," not in scale:
+                    answers[f"{says}: {middle} ({low} to {high}), {scale} scale"][e["check"]] = (
+                        answer
+                    )
+    return [
+        f"{what}: {' and '.join(f'the {d} is right' for d, a in each.items() if a == 'holds')}"
+        if "holds" in each.values()
+        else f"{what}: undecided between them"
+        for what, each in answers.items()
     ]
 
 

@@ -12,16 +12,21 @@ import numpy as np
 import pytest
 
 from constructions import InputError
-from verify import claims, runner
+from verify import claims, ledger, runner
 from verify.claim import Answer, Evidence, Method, Verdict, verdict_of
 from verify.claims.learning import _cauchy
-from verify.claims.learning._shared import (
+from verify.claims.learning._deciding import (
+    ALIKE,
+    NOT_ABOVE,
     Statement,
+    judge,
+    two_seeds,
+)
+from verify.claims.learning._shared import (
     curves,
     difference,
     final,
     iterations,
-    judge,
     label,
 )
 from verify.experiments import grids, results
@@ -66,19 +71,21 @@ def test_an_interval_covers_the_median_as_often_as_it_says() -> None:
         (">", 1.0, Interval(1.3, 1.1, INF, 5), Answer.HOLDS),
         (">", 1.0, Interval(0.8, 0.7, 0.9, 5), Answer.VIOLATED),
         (">", 0.0, Interval(1.0, -INF, INF, 3), Answer.UNDECIDED),
-        ("within", 0.1, Interval(0.0, -0.05, 0.05, 5), Answer.HOLDS),
-        ("within", 0.1, Interval(0.0, -0.2, 0.05, 5), Answer.UNDECIDED),
-        ("within", 0.1, Interval(0.0, -0.2, 0.2, 5), Answer.UNDECIDED),
-        ("within", 0.1, Interval(0.3, 0.2, 0.4, 5), Answer.VIOLATED),
-        ("within", 0.1, Interval(-0.3, -0.4, -0.2, 5), Answer.VIOLATED),
-        ("within", 0.1, Interval(NAN, -INF, INF, 4), Answer.UNDECIDED),
+        (ALIKE, 0.0, Interval(0.0, -0.05, 0.05, 5), Answer.HOLDS),
+        (ALIKE, 0.0, Interval(0.05, 0.01, 0.2, 5), Answer.UNDECIDED),  # less than two seeds
+        (ALIKE, 0.0, Interval(0.3, 0.2, 0.4, 5), Answer.VIOLATED),
+        (ALIKE, 0.0, Interval(-0.3, -0.4, -0.2, 5), Answer.VIOLATED),
+        (ALIKE, 0.0, Interval(NAN, -INF, INF, 4), Answer.UNDECIDED),
+        (NOT_ABOVE, 0.0, Interval(-0.3, -0.4, -0.2, 5), Answer.HOLDS),
+        (NOT_ABOVE, 0.0, Interval(0.3, 0.2, 0.4, 5), Answer.VIOLATED),
+        (NOT_ABOVE, 0.0, Interval(0.05, 0.01, 0.2, 5), Answer.UNDECIDED),
         ("<", 0.0, Interval(NAN, -INF, INF, 0), Answer.UNDECIDED),
     ],
 )
 def test_a_statement_is_decided_by_the_whole_interval(
     side: str, bound: float, found: Interval, answer: Answer
 ) -> None:
-    assert Statement("", side, bound, (), lambda _: []).decide(found) is answer
+    assert Statement("", side, bound, (), lambda _: []).decide(found, 0.1) is answer
 
 
 class Fake(Results):
@@ -135,7 +142,7 @@ def test_the_verdict_follows_from_the_statements() -> None:
 
     def verdict(value: Any, absent: tuple[str, ...] = ()) -> tuple[Verdict, Evidence]:
         e = Evidence("smoke", Method.EXPERIMENT)
-        judge(e, "smoke", module.statements("smoke"), Fake(value, absent))
+        judge(e, {"smoke": module.statements("smoke")}, Fake(value, absent))
         return verdict_of(claim, [e]), e
 
     def paper(cell: Any) -> float:
@@ -152,6 +159,7 @@ def test_the_verdict_follows_from_the_statements() -> None:
     found, e = verdict(paper, names[:1])
     assert (found, e.cases, e.undecided) == (Verdict.PARTLY, 3, 1)
     assert "1 of 3 statements" in e.note
+    assert e.tables[1].rows[0][-1] == "not run at any scale"
     assert "not run" in [row[-1] for row in e.tables[0].rows]
     found, e = verdict(paper, names[:2])  # too few to speak of the claim
     assert (found, e.cases, e.violated, e.undecided) == (Verdict.NOT_TESTABLE, 0, 0, 0)
@@ -159,6 +167,41 @@ def test_the_verdict_follows_from_the_statements() -> None:
     found, e = verdict(paper, names)
     assert (found, e.cases, e.tables) == (Verdict.NOT_TESTABLE, 0, [])
     assert e.note == "not run at this scale"
+
+
+@pytest.mark.parametrize(
+    ("large", "small", "verdict", "reason"),
+    [
+        (0.9, 1.1, Verdict.REPRODUCED, ""),
+        (1.1, 0.9, Verdict.NOT_REPRODUCED, "a matter of scale"),
+        (1.1, 1.1, Verdict.NOT_REPRODUCED, "against the paper, at its own scale"),
+        (None, 1.1, Verdict.NOT_REPRODUCED, "so it may be a matter of scale"),
+        (None, 0.9, Verdict.REPRODUCED, ""),
+        (0.98, 0.9, Verdict.OPEN, "the interval from 10 seeds holds the bound"),
+    ],
+)
+def test_the_largest_scale_decides(
+    large: float | None, small: float, verdict: Verdict, reason: str
+) -> None:
+    by_scale = {
+        scale: [Statement("loss", "<", 1.0, (cell,), final(cell))]
+        for scale in ("paper", "laptop")
+        for cell in grids.cells("learn-code-needed", scale)[:1]
+    }
+    absent = (by_scale["paper"][0].needs[0].name,) if large is None else ()
+    fake = Fake(lambda cell: large if cell.settings.n == 512 else small, absent)
+    e = Evidence("trained", Method.EXPERIMENT)
+    judge(e, by_scale, fake)
+    assert verdict_of(claims.get("learn-code-needed"), [e]) is verdict
+    scales = [row[1] for row in e.tables[0].rows]
+    assert scales == (["laptop"] if large is None else ["paper", "laptop, does not count"])
+    assert [row[-1].count(reason) for t in e.tables[1:] for row in t.rows] == [1] * bool(reason)
+    both = large is not None and (large < 1) != (small < 1)
+    assert ("scales disagree on loss" in e.note) == (both or large == 0.98)
+
+
+def test_two_seeds_differ_by_the_median_over_pairs() -> None:
+    assert two_seeds(lambda _: [0.0, 1.0, 3.0], lambda _: [5.0, 5.0])(Fake(None)) == 1.5
 
 
 def test_differences_are_seed_by_seed_and_sizes_keep_spread() -> None:
@@ -257,3 +300,27 @@ def test_finals_take_the_median_of_the_last_tenth() -> None:
     ]
     assert found.final(cell) == [2.0]
     assert np.isnan(interval([]).value)
+
+
+def test_a_source_conflict_is_decided_by_the_scale_that_counts() -> None:
+    def evidence(check: str, answers: tuple[str, ...]) -> dict[str, Any]:
+        rows = [
+            ["binary", "paper", 1.03, 1.02, 1.05, "", 10, answers[0]],
+            ["binary", "laptop, does not count", 0.9, 0.8, 0.95, "", 10, answers[1]],
+            ["one-hot", "paper", 0.99, 0.97, 1.01, "", 10, answers[2]],
+        ]
+        return {"check": check, "cases": 2, "tables": [{"rows": rows}]}
+
+    found = ledger._sided(
+        {
+            "evidence": [
+                evidence("review", ("violated", "holds", "undecided")),
+                evidence("summary", ("holds", "violated", "undecided")),
+            ]
+        },
+        ("summary", "review"),
+    )
+    assert found == [
+        "binary: 1.03 (1.02 to 1.05), paper scale: the summary is right",
+        "one-hot: 0.99 (0.97 to 1.01), paper scale: undecided between them",
+    ]

@@ -13,7 +13,7 @@ from constructions import InputError
 from verify import claims
 from verify.claim import Evidence, Method, Table, to_json, verdict_of
 from verify.claims.learning import _cauchy
-from verify.claims.learning._shared import judge
+from verify.claims.learning._deciding import judge
 from verify.commands._sweeping import (
     carry_out,
     folder_option,
@@ -108,11 +108,11 @@ def _decide(row: str, scale: str, results: Results, folder: Path) -> None:
 
     module = _module(row)
     evidence = Evidence(scale, Method.EXPERIMENT)
-    judge(evidence, scale, module.statements(scale), results)
+    judge(evidence, {scale: module.statements(scale)}, results)
     claim = claims.get(row)
     verdict = verdict_of(claim, [evidence]) if not claim.hypotheses else ""
     click.echo(f"\n{row}: {verdict or claim.title}" + (f" ({evidence.note})" * bool(evidence.note)))
-    for table in evidence.tables:
+    for table in evidence.tables[:1]:
         _print(table)
     drawn = module.figures(scale, results) if hasattr(module, "figures") and evidence.cases else []
     for table in drawn:
@@ -129,7 +129,7 @@ def _module(row: str) -> ModuleType:
 
 
 def _print(table: Table) -> None:
-    for says, middle, low, high, stated, seeds, answer in table.rows:
+    for says, _, middle, low, high, stated, seeds, answer in table.rows:
         if middle is None:
             click.echo(f"  {answer:9} {says} {stated}")
             continue

@@ -75,6 +75,15 @@ def _contested(scale: Scale) -> list[Options]:
     return [*(options | size.get(scale.name, {}) for options in l2), *ne]
 
 
+def _points(scale: Scale) -> list[Options]:
+    """L2 at temperature 1 is trained as long as in `learn-tau-1`, which shares its cells."""
+    size = SCALES["paper"]
+    longer = {"seeds": size.seeds, "steps": size.steps} if scale.name == "laptop" else {}
+    grid = product(temperature=(0.1, 1.0), regularizer=REGULARIZERS, n=scale.sizes, code=CODES)
+    contested = {"temperature": 1.0, "regularizer": "l2"}
+    return [o | (longer if contested.items() <= o.items() else {}) for o in grid]
+
+
 def _families(scale: Scale) -> list[Options]:
     every = product(family=FAMILIES, code=CODES, regularizer=REGULARIZERS, temperature=(0.1, 1.0))
     return sorted(every, key=lambda o: (o["temperature"], o["regularizer"]))
@@ -139,7 +148,7 @@ GRIDS: dict[str, Callable[[Scale], list[Options]]] = {
     "cross-family": lambda s: product(family=FAMILIES, code=CODES),
     "learn-families": _families,
     "learn-oh-vs-bn": lambda s: product(d=(4, 8, 16, 32), code=CODES, temperature=0.25),
-    "learn-n": lambda s: product(n=s.sizes, code=CODES),
+    "learn-n": _points,
     "learn-d": lambda s: product(d=(4, 8, 16, 32), code=CODES),
     "time-to-converge": lambda s: [
         *product(d=16, k=16, code=CODES),

@@ -1,35 +1,24 @@
-"""What the learning claims share: statements about trained cells, and how the data decide them.
+"""What the learning claims share: the cells of a row, numbers of theirs, statements and figures.
 
-A claim is a list of statements. Each is about one number a seed, says on which side of a bound the
-median lies (or its absolute value), and is decided by an interval for the median: it holds if the
-whole interval is where it should be, is violated if nothing of it is, and is undecided else. A
-statement whose cells were not trained at a scale is undecided there, and its row in the table says
-so; if most of them are, the claim is not decided at that scale. docs/theory/learning.md says which
-rules were written after a look at results.
+A claim is a list of statements at each scale; `verify.claims.learning._deciding` decides them.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
-from verify.claim import (
-    Answer,
-    Check,
-    Claim,
-    Evidence,
-    Kind,
-    Method,
-    Plot,
-    Run,
-    Source,
-    Table,
-)
+from verify.claim import Check, Claim, Evidence, Kind, Method, Plot, Run, Source, Table
+from verify.claims.learning._deciding import ALIKE as ALIKE
+from verify.claims.learning._deciding import NOT_ABOVE as NOT_ABOVE
+from verify.claims.learning._deciding import Statement as Statement
+from verify.claims.learning._deciding import Values as Values
+from verify.claims.learning._deciding import judge, two_seeds
+from verify.claims.learning._deciding import rounded as rounded
 from verify.experiments.cells import Cell
 from verify.experiments.grids import cells
-from verify.experiments.results import Interval, Results, interval, reference_results
+from verify.experiments.results import Results, reference_results
 from verify.search import Study
 
 NAMES = {
@@ -41,53 +30,9 @@ NAMES = {
     "half": "half",
 }
 _SYMBOLS = {"temperature": "τ", "learning_rate": "learning rate"}
-SCALES_SHOWN = ("laptop", "paper")
+SCALES_SHOWN = ("paper", "laptop")  # from the largest to the smallest
 THEORY = "learning.md"
 LATE_AVERAGE = 0.05  # the mean over a curve leaves out this first share of the steps
-
-Values = Callable[[Results], Sequence[float]]  # one number a seed
-
-
-@dataclass(frozen=True)
-class Statement:
-    """The median of `values` is below, above or within `bound`.
-
-    Attributes
-    ----------
-    says : which quantity of which configurations
-    side : "<", ">", or "within" for an absolute value below the bound
-    bound : the number it is compared with
-    needs : the cells it is about
-    values : one number a seed
-    """
-
-    says: str
-    side: str
-    bound: float
-    needs: tuple[Cell, ...]
-    values: Values
-
-    def missing(self, results: Results) -> bool:
-        return not all(results.has(cell) for cell in self.needs)
-
-    @property
-    def stated(self) -> str:
-        return f"within ±{self.bound:g}" if self.side == "within" else f"{self.side} {self.bound:g}"
-
-    def beyond(self, value: float) -> float:
-        """How far a value is on the wrong side; negative on the right one."""
-        if self.side == ">":
-            return self.bound - value
-        return (abs(value) if self.side == "within" else value) - self.bound
-
-    def decide(self, found: Interval) -> Answer:
-        if not found.seeds:
-            return Answer.UNDECIDED
-        ends = [self.beyond(found.low), self.beyond(found.high)]
-        if max(ends) < 0:
-            return Answer.HOLDS
-        across = self.side == "within" and found.low < 0 < found.high
-        return Answer.VIOLATED if min(ends) > 0 and not across else Answer.UNDECIDED
 
 
 def label(cell: Cell, *fields: str) -> str:
@@ -133,6 +78,12 @@ def apart(cell: Cell, base: Cell, side: str, name: str, bound: float = 0.0) -> S
     return Statement(f"final loss, {name}", side, bound, (cell, base), less)
 
 
+def same(a: Cell, b: Cell, side: str, said: str, values: Callable[[Cell], Values]) -> Statement:
+    """A number of two cells is alike, or that of the first not above, as far as seeds can tell."""
+    less, spread = difference(values(a), values(b)), two_seeds(values(a), values(b))
+    return Statement(said, side, 0.0, (a, b), less, spread=spread)
+
+
 def average(cell: Cell) -> Values:
     """The mean of the relative loss over the training: the larger, the slower."""
 
@@ -172,25 +123,27 @@ Statements = Callable[[str], list[Statement]]  # scale -> statements
 
 
 def study(
-    scale: str,
     statements: Statements,
     figures: Callable[[str, Results], list[Table]] | None = None,
-    name: str = "",
+    name: str = "trained",
     variant: str = "",
+    scales: Sequence[str] = SCALES_SHOWN,
 ) -> Study:
-    """The check that decides statements on the results at one scale; figures without data are left
-    out."""
+    """The check that decides statements, each at the largest scale that has it; figures without
+    data are left out."""
+    by_scale = {scale: statements(scale) for scale in scales}
 
     def examine(claim: Claim, run: Run, e: Evidence) -> None:
-        judge(e, scale, statements(scale), reference_results())
+        judge(e, by_scale, reference_results())
         if figures is not None and e.cases:
-            e.tables += [t for t in figures(scale, reference_results()) if t.rows]
+            for scale in scales:
+                e.tables += [t for t in figures(scale, reference_results()) if t.rows]
 
     return Study(
-        name or scale,
+        name,
         Method.EXPERIMENT,
         examine,
-        scope=_scope(scale, statements(scale)),
+        scope=", else ".join(_scope(scale, found) for scale, found in by_scale.items()),
         variant=variant,
         arithmetic="torch float32",
     )
@@ -202,50 +155,6 @@ def _scope(scale: str, statements: Sequence[Statement]) -> str:
     sizes = ({c.settings.n for c in needs}, {c.steps for c in needs}, {len(c.seeds) for c in needs})
     n, steps, seeds = (" or ".join(f"{v:,}" for v in sorted(size)) for size in sizes)
     return f"{scale} scale: n = {n}, {steps} steps, {seeds} seeds a configuration"
-
-
-def judge(e: Evidence, scale: str, statements: Sequence[Statement], results: Results) -> None:
-    """Decide the statements and fill in the evidence."""
-    rows: list[list[Any]] = []
-    worst = -math.inf
-    absent = 0
-    for s in statements:
-        try:
-            found = None if s.missing(results) else interval(s.values(results))
-        except KeyError:  # trained, but not tested
-            found = None
-        if found is None:
-            absent += 1
-            rows.append([s.says, None, None, None, s.stated, 0, "not run"])
-            continue
-        answer = s.decide(found)
-        e.violated += answer is Answer.VIOLATED
-        e.undecided += answer is Answer.UNDECIDED
-        rows.append([s.says, *map(rounded, found[:3]), s.stated, found.seeds, str(answer)])
-        beyond = s.beyond(found.value)
-        if beyond > worst:
-            worst = beyond
-            e.bound, e.measured, e.ratio = s.bound, rounded(found.value), None
-    if absent == len(statements):
-        e.note = "not run at this scale"
-        return
-    run = len(statements) - absent
-    if absent:
-        e.note = f"{absent} of {len(statements)} statements are about runs not made at this scale"
-    if run >= absent:
-        e.cases = len(statements)
-        e.undecided += absent
-    else:  # too little to speak of the claim; the table shows what there is
-        e.violated = e.undecided = 0
-        e.bound = e.measured = None
-    columns = ("what", "median", "low", "high", "stated", "seeds", "answer")
-    title = "Each statement: median over the seeds, with an interval for it"
-    e.tables.append(Table(f"{e.check}-statements", title, columns, rows))
-
-
-def rounded(value: float) -> float | None:
-    """Four digits are more than the seeds can tell."""
-    return float(f"{value:.4g}") if math.isfinite(value) else None
 
 
 def learning_claim(
@@ -261,8 +170,7 @@ def learning_claim(
     variants: tuple[Check, ...] = (),
     conflict: str = "",
 ) -> Claim:
-    """A claim decided by experiments, at every scale that was run."""
-    checks = [study(scale, statements, figures) for scale in SCALES_SHOWN]
+    """A claim decided by experiments."""
     return Claim(
         id=id,
         title=title,
@@ -271,7 +179,7 @@ def learning_claim(
         sources=sources,
         kind=Kind.TREND,
         bound=bound,
-        checks=(*checks, *variants),
+        checks=(study(statements, figures), *variants),
         falsify=falsify,
         theory=f"{THEORY}#{id.replace('.', '')}",
         conflict=conflict,

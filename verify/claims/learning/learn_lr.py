@@ -20,7 +20,6 @@ from verify.experiments.cells import Cell
 from verify.experiments.results import Results
 
 ROW = "learn-lr"
-STEADY = 0.02  # the largest rise of a loss that still counts as falling, in Lloyd steps
 
 
 def rise(cell: Cell) -> Values:
@@ -54,7 +53,11 @@ def statements(scale: str) -> list[Statement]:
         )
         found.append(
             Statement(
-                f"largest rise of the loss, rate 0.001, d = {d}", "<", STEADY, (slow,), rise(slow)
+                f"largest rise of the loss, rate 0.001 less 0.01, d = {d}",
+                "<",
+                0.0,
+                (slow, usual),
+                difference(rise(slow), rise(usual)),
             )
         )
         found += [

@@ -88,9 +88,6 @@ CLAIM = learning_claim(
     sources=(Source("summary", "Section 4, p. 10; Fig. 6; App. C, p. 21"),),
     statements=statements,
     figures=figures,
-    variants=(
-        study("laptop", plusplus, name="plusplus-laptop", variant="k-means++ initial centers"),
-        study("paper", plusplus, name="plusplus-paper", variant="k-means++ initial centers"),
-    ),
+    variants=(study(plusplus, name="plusplus", variant="k-means++ initial centers"),),
     falsify="a code with which re-embedding ends above Lloyd, or naive iteration that improves",
 )
