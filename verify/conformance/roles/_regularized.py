@@ -126,12 +126,13 @@ def supports(r: Row, tau: Fraction, alpha: Fraction, p: Row) -> list[list[bool]]
 
 
 def recognize(answer: Callable[[list[float], float], Any]) -> Fraction:
-    """The exponent whose weights come nearest at (0, 1/2, 1), temperature 1.
+    """The exponent whose weights come nearest at (0, 1/8, 1/4), temperature 1:
+    all have weight there, for every exponent up to 5.
 
     Normalized first, and at temperature 1, so that a wrong sum or an inverted temperature does not
     hide which one is meant. `answer` gives weights (k,).
     """
-    r = [0.0, 0.5, 1.0]
+    r = [0.0, 0.125, 0.25]
     found = [float(v) for v in answer(r, 1.0)]
     total = sum(found)
     if not (math.isfinite(total) and total > 0):
@@ -143,7 +144,7 @@ def recognize(answer: Callable[[list[float], float], Any]) -> Fraction:
         return max(abs(a - float(b)) for a, b in zip(found, right, strict=True))
 
     known = min(NAMES, key=off)
-    if off(known) < 1e-3:
+    if off(known) < 1e-5:
         return known
     other = min((Fraction(i, 20) for i in range(21, 81)), key=off)
-    return other if off(other) < 1e-3 else known
+    return other if off(other) < 1e-5 else known

@@ -287,11 +287,16 @@ def _plain_distance(Q: Any, K: Any, form: str) -> Any:
     return -np.sqrt(((Q[:, None] - K[None]) ** 2).sum(axis=-1))
 
 
-def _swapped(s: Subject, case: Case, form: str) -> Any:
-    """Softmax over the queries instead of the keys."""
-    z = _differences(*(np.asarray(case[n]) for n in ("Q", "K")), form) * case["scale"]
-    w = np.exp(z - z.max(axis=0, keepdims=True))
-    return ((w / w.sum(axis=0, keepdims=True)) @ np.asarray(case["V"])).tolist()
+def _swapped(meant: str) -> Explanation:
+    """Whatever form it was taken for: a wrong axis makes that a guess."""
+
+    def answer(s: Subject, case: Case, form: str) -> Any:
+        z = _differences(*(np.asarray(case[n]) for n in ("Q", "K")), meant) * case["scale"]
+        w = np.exp(z - z.max(axis=0, keepdims=True))
+        return ((w / w.sum(axis=0, keepdims=True)) @ np.asarray(case["V"])).tolist()
+
+    name = f"softmax over the queries instead of the keys, by {meant}"
+    return Explanation(name, Sort.BUG, answer)
 
 
 EXPLANATIONS = (
@@ -313,7 +318,7 @@ EXPLANATIONS = (
         Sort.BUG,
         _in_type(_differences, normalize=False, shift=False),
     ),
-    Explanation("softmax over the queries instead of the keys", Sort.BUG, _swapped),
+    *map(_swapped, FORMS[:2]),
     Explanation("distances that are not squared", Sort.CONVENTION, _in_type(_plain_distance)),
     _rescaled(
         "the scale is divided by sqrt(d)",

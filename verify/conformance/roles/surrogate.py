@@ -245,6 +245,14 @@ def _other(alpha: Fraction) -> Explanation:
     return Explanation(f"the value with {reg.name_of(alpha)} weights", Sort.CONVENTION, answer)
 
 
+def _doubled(alpha: Fraction) -> Explanation:
+    def answer(s: Subject, case: Case, kind: Fraction) -> float:
+        return float(right(Case(r=case["r"], tau=2 * case["tau"]), alpha))
+
+    name = f"the temperature is doubled: {reg.name_of(alpha)} weights of r / (2 tau)"
+    return Explanation(name, Sort.CONVENTION, answer)
+
+
 EXPLANATIONS = (
     Explanation(
         "the soft minimum -tau log sum exp(-r / tau), which is below the minimum",
@@ -268,29 +276,20 @@ EXPLANATIONS = (
         _of(lambda r, tau: (r, 1 / tau)),
     ),
     Explanation("the temperature is not used", Sort.BUG, _of(lambda r, tau: (r, Fraction(1)))),
-    Explanation(
-        "the temperature is doubled: weights of r / (2 tau)",
-        Sort.CONVENTION,
-        _of(lambda r, tau: (r, 2 * tau)),
-    ),
-    Explanation(
-        "the farthest gets the most: weights of -r",
-        Sort.BUG,
-        _of(lambda r, tau: ([-v for v in r], tau)),
-    ),
+    *map(_doubled, reg.NAMES),
     *map(_other, reg.NAMES),
 )
 
 
 def _recognize(s: Subject) -> Fraction:
-    """The exponent whose value is nearest at (0, 1/2, 1), temperature 1."""
-    case = Case(r=[0.0, 0.5, 1.0], tau=1.0)
+    """The exponent whose value is nearest at (0, 1/8, 1/4), temperature 1."""
+    case = Case(r=[0.0, 0.125, 0.25], tau=1.0)
     try:
         found = _ask(s, case)
     except WrongAnswer:
         return reg.SOFTMAX
     known = min(reg.NAMES, key=lambda a: abs(found - float(right(case, a))))
-    if abs(found - float(right(case, known))) < 1e-4:
+    if abs(found - float(right(case, known))) < 1e-6:
         return known
     grid = [Fraction(i, 20) for i in range(21, 81)]
     other = min(grid, key=lambda a: abs(found - float(right(case, a))))
