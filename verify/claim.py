@@ -43,6 +43,7 @@ class Method(StrEnum):
     PROPERTY = "property"
     ADVERSARIAL = "adversarial"
     EXPERIMENT = "experiment"
+    MACHINE_CHECKED = "machine-checked"
 
 
 class Answer(StrEnum):
@@ -69,7 +70,7 @@ class Verdict(StrEnum):
 
 
 _MEANINGS = {
-    Verdict.PROVED: "proved by symbols or by a solver for all inputs in scope",
+    Verdict.PROVED: "proved by symbols, a solver or a proof assistant for all inputs in scope",
     Verdict.CONFIRMED: "checked and never violated; the bound is shown beside the worst case",
     Verdict.SHARPENED: "true, and a better bound is shown",
     Verdict.QUALIFIED: "false as stated; true under the extra hypothesis shown",

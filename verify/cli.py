@@ -26,6 +26,7 @@ COMMANDS = {
     "reproduce": "reproduce",
     "bench": "bench",
     "conform": "conform",
+    "proofs": "proofs",
 }
 """Each command and its module in `verify.commands`, in the order of the help page."""
 

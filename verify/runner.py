@@ -34,6 +34,7 @@ from verify.files import write_atomically
 _ROOT = Path(__file__).resolve().parent.parent
 _PACKAGES = ("constructions", "verify")
 _READER = "verify/experiments/results.py"
+_RECORD = "verify/proofs/record.py"
 
 
 class InfrastructureError(RuntimeError):
@@ -82,6 +83,9 @@ def sources(claim_id: str, collection: Collection | None = None) -> list[Path]:
         from verify.experiments import results  # brings pyarrow and torch
 
         found.update(results.reference().glob("*.*"))
+    if any(file.match(_RECORD) for file in found):
+        proofs = Path(__file__).resolve().parent / "proofs"
+        found.update([*proofs.glob("*.v"), *proofs.glob("*.json")])
     return sorted(found, key=lambda file: (_within(file, roots.values()), str(file)))
 
 

@@ -357,12 +357,15 @@ def _listed(scopes: list[str]) -> str:
     return f"{len(scopes)} statements ({'; '.join(shown)})" if len(scopes) > 1 else scopes[0]
 
 
+_PROVERS = (Method.SYMBOLIC, Method.SMT, Method.MACHINE_CHECKED)
+
+
 def describe(e: Evidence) -> str:
     """One sentence that says what a piece of evidence amounts to, in honest words."""
     where = f" ({e.scope})" if e.scope else ""
     if e.problem:
         return f"failed: {e.problem}{where}"
-    if e.method in (Method.SYMBOLIC, Method.SMT) or e.cases == 0:
+    if e.method in _PROVERS or e.cases == 0:
         return e.note + where if e.note else where.strip(" ()")
     stopped = e.method is Method.EXHAUSTIVE and e.note.startswith("stopped")
     found = {

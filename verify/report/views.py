@@ -41,6 +41,7 @@ SYMBOLS = {
 }
 """A sign that stands beside a verdict, so that color is never alone."""
 
+_STATEMENTS = (Method.SYMBOLIC, Method.SMT, Method.MACHINE_CHECKED)  # their cases are statements
 _SHORT_TABLE = 6
 _LONG_CASE = 240
 
@@ -227,7 +228,7 @@ def _evidence(
     e: Json, row: Json, drawn: Mapping[tuple[str, str, str], tuple[str, bytes]]
 ) -> dict[str, Any]:
     dropped = [h["name"] for h in row["hypotheses"] if h["name"] not in e["assuming"]]
-    unit = "statement" if e["method"] in (Method.SYMBOLIC, Method.SMT) else "case"
+    unit = "statement" if e["method"] in _STATEMENTS else "case"
     counts = [f"{count(e['cases'])} {unit}{'' if e['cases'] == 1 else 's'}"]
     counts += [
         f"{count(e[name])} {name}" for name in ("violated", "undecided", "excluded") if e[name]

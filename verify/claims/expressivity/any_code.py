@@ -22,6 +22,7 @@ from verify.claims.expressivity._shared import (
     lloyd,
 )
 from verify.oracles import clustering as oracle
+from verify.proofs.record import MachineChecked
 from verify.search import Exhaustive, Property
 from verify.strategies import growing_grids, instances
 
@@ -109,6 +110,16 @@ CLAIM = Claim(
             cases=circle_grid,
             measure=measure_circle,
             arithmetic="numpy float64",
+        ),
+        MachineChecked(
+            "coq",
+            {
+                "stacked_is_lloyd": "7080101af9d4e375",
+                "reembedded_is_lloyd": "dde45d562129cf54",
+                "scalar_is_lloyd": "4c0a552c10574ec9",
+            },
+            scope="every n, k, d, p and t, over every ordered field",
+            decides_all=True,
         ),
     ),
     falsify="distinct codes and an instance without ties and empty clusters where a center differs "

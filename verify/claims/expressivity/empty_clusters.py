@@ -15,6 +15,7 @@ from verify.claims.expressivity._shared import (
     transformer_centers,
 )
 from verify.oracles import clustering as oracle
+from verify.proofs.record import MachineChecked
 from verify.search import Exhaustive, Property
 from verify.strategies import SMALL, growing_grids, instances
 
@@ -113,6 +114,14 @@ CLAIM = Claim(
             cases=lambda run: filter(empty_without_ties, far_centers("binary")(run)),
             measure=kept,
             until_violation=True,
+        ),
+        MachineChecked(
+            "coq",
+            {
+                "stacked_closed_form": "b78488a9b66ee70d",
+                "reembedded_closed_form": "07b152df113f6719",
+            },
+            scope="the closed form on every input, distinct codes, every n, k, d, p and t",
         ),
     ),
     falsify="an input with an empty cluster where the literal layer and the closed form differ",

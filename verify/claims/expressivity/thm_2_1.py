@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from verify.claim import Claim, Kind, Source
 from verify.claims.expressivity._shared import NO_EMPTY, NO_TIES, SCRIPT, against, lloyd
+from verify.proofs.record import MachineChecked
 from verify.search import Exhaustive, Property
 from verify.strategies import growing_grids, instances
 
@@ -37,6 +38,15 @@ CLAIM = Claim(
             scope="d <= 5, k <= 9, n <= 24, t <= 5, both ways to iterate, points repeat",
             strategy=instances(),
             count=400,
+        ),
+        MachineChecked(
+            "coq",
+            {
+                "binary_is_lloyd": "a766c3cbf4b0cd36",
+                "hypotheses_can_be_met": "2350def8871a5ef3",
+            },
+            scope="every n, k, d and t, all points and centers, over every ordered field",
+            decides_all=True,
         ),
     ),
     falsify="an instance without ties and empty clusters where any coordinate of any center "

@@ -15,6 +15,7 @@ from verify.claims.expressivity._shared import (
     transformer_centers,
 )
 from verify.oracles import clustering as oracle
+from verify.proofs.record import MachineChecked
 from verify.search import Exhaustive, Property
 from verify.strategies import SMALL, grid_instances, growing_grids, instances
 
@@ -126,6 +127,14 @@ CLAIM = Claim(
             cases=scalar_grid,
             measure=no_foreign_point,
             until_violation=True,
+        ),
+        MachineChecked(
+            "coq",
+            {
+                "stacked_closed_form": "b78488a9b66ee70d",
+                "reembedded_closed_form": "07b152df113f6719",
+            },
+            scope="the closed form on every input, distinct codes, every n, k, d, p and t",
         ),
     ),
     falsify="any input where the literal layer and the closed form differ",

@@ -15,6 +15,7 @@ from constructions import as_fractions, rational_array, surrogate
 from verify.claim import Case, Claim, Kind, Measured, Method, Run, Source
 from verify.claims.surrogates._shared import SCRIPT
 from verify.oracles import smt
+from verify.proofs.record import MachineChecked
 from verify.search import Proof, Property, Step, proved
 from verify.strategies import distances
 
@@ -100,6 +101,13 @@ CLAIM = Claim(
             count=1500,
             measure=measure_float,
             arithmetic="numpy float32 and float64",
+        ),
+        MachineChecked(
+            "coq",
+            {
+                "surrogate_upper_bound": "1a602fa75ab691d1",
+            },
+            scope="every k and r, any weights in the simplex",
         ),
     ),
     falsify="an r, a temperature and a regularizer whose surrogate is below min r",

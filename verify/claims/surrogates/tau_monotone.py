@@ -23,6 +23,7 @@ from verify.claims.surrogates._family import (
 )
 from verify.claims.surrogates._shared import ARITHMETIC
 from verify.oracles import smt
+from verify.proofs.record import MachineChecked
 from verify.search import Proof, Property, Step, Study, proved
 
 
@@ -133,6 +134,13 @@ CLAIM = Claim(
             curve,
             scope="one r, 32 temperatures, 5 regularizers",
             arithmetic=ARITHMETIC,
+        ),
+        MachineChecked(
+            "coq",
+            {
+                "tau_monotone": "f45c46e41f110634",
+            },
+            scope="every k, r and regularizer, tau_1 < tau_2",
         ),
     ),
     falsify="an r and two temperatures where the surrogate at the higher one is smaller",
