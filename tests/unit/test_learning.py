@@ -30,6 +30,7 @@ from verify.claims.learning._shared import (
     label,
 )
 from verify.experiments import grids, results
+from verify.experiments.estimates import elapsed
 from verify.experiments.evaluate import OF_ROW, TESTS
 from verify.experiments.results import Interval, Results, interval
 from verify.experiments.runs import MODELS
@@ -198,6 +199,14 @@ def test_the_largest_scale_decides(
     assert [row[-1].count(reason) for t in e.tables[1:] for row in t.rows] == [1] * bool(reason)
     both = large is not None and (large < 1) != (small < 1)
     assert ("scales disagree on loss" in e.note) == (both or large == 0.98)
+
+
+def test_the_hours_of_cells_that_workers_share() -> None:
+    assert elapsed([3, 1, 1, 1], 1) == 6
+    assert elapsed([3, 1, 1, 1], 2) == 3
+    assert elapsed([1, 1, 3], 2) == 4  # a cell is not split, and is taken when its turn comes
+    assert elapsed([2.0], 9) == 2
+    assert elapsed([], 2) == 0
 
 
 def test_two_seeds_differ_by_the_median_over_pairs() -> None:

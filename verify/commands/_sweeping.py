@@ -15,7 +15,7 @@ from constructions import InputError
 from verify.console import CommandError, Exit, progress
 from verify.experiments import cluster, sweep, workers
 from verify.experiments.cells import Cell
-from verify.experiments.estimates import estimate
+from verify.experiments.estimates import elapsed, estimate
 from verify.experiments.sweep import Job, Outcome, SweepError
 
 _Command = Callable[..., Any]
@@ -79,7 +79,7 @@ def carry_out(
     return Exit.FAILED if failed else Exit.OK
 
 
-def show_estimate(cells: Sequence[Cell], folder: Path) -> None:
+def show_estimate(cells: Sequence[Cell], folder: Path, machines: int = 1) -> None:
     """Print how many cells there are and how long they will take here."""
     jobs = sweep.jobs_for(cells)
     left = {job.cell.name for job in sweep.unfinished(jobs, folder)}
@@ -88,12 +88,16 @@ def show_estimate(cells: Sequence[Cell], folder: Path) -> None:
         click.echo(f"[{done}/{total} shapes timed]", err=True)
 
     found = estimate(cells, on_shape=timed)
-    rest = sum(hours for name, hours in found.hours.items() if name in left)
+    todo = [hours for name, hours in found.hours.items() if name in left]
+    rest = sum(todo)
     cores = os.cpu_count() or 1
     models = sum(len(cell.seeds) for cell in cells)
     click.echo(f"{len(cells)} cells, {models} models, {len(cells) - len(left)} cells finished")
     click.echo(f"{found.total:.1f} processor hours in all, {rest:.1f} of them left")
-    click.echo(f"about {rest / cores:.1f} hours with {cores} processes on this machine")
+    click.echo(f"about {elapsed(todo, cores):.1f} hours with {cores} processes on this machine")
+    if machines > 1:
+        hours = elapsed(todo, machines * cores)
+        click.echo(f"about {hours:.1f} hours on {machines} machines like this one (--scheduler)")
 
 
 def _line(outcome: Outcome) -> str:

@@ -41,6 +41,12 @@ from verify.files import write_atomically
 @jobs_option
 @scheduler_option
 @click.option("--estimate", is_flag=True, help="Only say how long it will take on this machine.")
+@click.option(
+    "--machines",
+    type=click.IntRange(1, 100_000),
+    default=1,
+    help="With --estimate: also say how long on so many machines like this one, with --scheduler.",
+)
 @click.option("--list", "listed", is_flag=True, help="Only list the rows and their cells.")
 @click.option(
     "--reference",
@@ -55,6 +61,7 @@ def reproduce(
     jobs: int | None,
     scheduler: str | None,
     estimate: bool,
+    machines: int,
     listed: bool,
     of_reference: bool,
 ) -> int | None:
@@ -68,6 +75,7 @@ def reproduce(
     Examples:
       leanlloyd reproduce multi-step --scale smoke
       leanlloyd reproduce --scale laptop --estimate
+      leanlloyd reproduce --scale paper --estimate --machines 20
       leanlloyd reproduce learn-tau-1 learn-k --scale laptop
       leanlloyd reproduce multi-step --reference
 
@@ -87,7 +95,7 @@ def reproduce(
         for cell in grids.cells(row, scale):
             tests.setdefault(cell, {}).update(dict.fromkeys(OF_ROW.get(row, ())))
     if estimate:
-        show_estimate(list(tests), folder)
+        show_estimate(list(tests), folder, machines)
         return None
     code = Exit.OK
     if not of_reference:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -21,6 +22,14 @@ class Estimate:
     @property
     def total(self) -> float:
         return sum(self.hours.values())
+
+
+def elapsed(hours: Sequence[float], workers: int) -> float:
+    """Hours until workers that each take the next cell when they are free have done all."""
+    busy = [0.0] * workers
+    for each in hours:
+        heapq.heapreplace(busy, busy[0] + each)
+    return max(busy)
 
 
 def estimate(
