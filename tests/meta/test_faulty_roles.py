@@ -287,8 +287,8 @@ def test_wrong_ones_are_caught_with_a_small_case_and_explained(name: str) -> Non
     assert explanation in record.message
 
 
-@pytest.mark.parametrize("dtype", ["float64", "float32"])
-def test_jax_passes_in_every_role(dtype: str) -> None:
+def test_jax_passes_in_every_role() -> None:
+    """In float32, its own default; every shape is compiled anew, so few cases."""
     jax = pytest.importorskip("jax")
     from verify.conformance.declaration import Declaration
 
@@ -305,7 +305,7 @@ def test_jax_passes_in_every_role(dtype: str) -> None:
         "attention": attention,
         "sampler": sampler,
     }.items():
-        said = Declaration(role=role, library="jax", dtype=dtype)
+        said = Declaration(role=role, library="jax", dtype="float32")
         records = conformance(f, declaration=said, cases=2)
         assert records.ok, [r for r in records if r.outcome == "violated"]
         assert not [r for r in records if r.outcome == "unsupported"]

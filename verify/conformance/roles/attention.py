@@ -291,7 +291,7 @@ def _swapped(meant: str) -> Explanation:
     """Whatever form it was taken for: a wrong axis makes that a guess."""
 
     def answer(s: Subject, case: Case, form: str) -> Any:
-        z = _differences(*(np.asarray(case[n]) for n in ("Q", "K")), meant) * case["scale"]
+        z = _differences(np.asarray(case["Q"]), np.asarray(case["K"]), meant) * case["scale"]
         w = np.exp(z - z.max(axis=0, keepdims=True))
         return ((w / w.sum(axis=0, keepdims=True)) @ np.asarray(case["V"])).tolist()
 

@@ -232,7 +232,8 @@ def _regularized_value(sign: int) -> Any:
 def _of(change: Any) -> Any:
     def answer(s: Subject, case: Case, alpha: Fraction) -> float:
         r, tau, _ = _parts(case, alpha)
-        p = entmax.weights(*change(r, tau), alpha)
+        other, heat = change(r, tau)
+        p = entmax.weights(other, heat, alpha)
         return float(sum(a * b for a, b in zip(p, r, strict=True)))
 
     return answer
