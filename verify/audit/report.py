@@ -103,6 +103,7 @@ def _data(table: Table, task: Start, options: Options) -> dict[str, Any]:
     n, d = task.X.shape
     return {
         "source": table.source,
+        "reading": table.about,
         "n": n,
         "d": d,
         "k": options.k,

@@ -11,7 +11,7 @@ import numpy as np
 from flint import fmpq
 
 from constructions.arrays import rational_array
-from verify.audit.reading import Table, read_table
+from verify.audit.reading import STANDARD_INPUT, Table, read_table
 from verify.console import CommandError
 
 SCALES = ("none", "common", "per-dimension")
@@ -55,7 +55,7 @@ def start(table: Table, k: int, init: str, seed: int, scale: str) -> Start:
         raise CommandError(f"-k {k} is more than the n = {n} points of {table.source}")
     given = None
     if init not in INITS:
-        given = _centers_from(Path(init), k, d)
+        given = _centers_from(Path(init), k, d, table)
     X = rational_array(table.values)
     constant = [a for a in range(d) if bool((X[:, a] == X[0, a]).all())]
     X, given = _scaled(X, given, scale)
@@ -98,14 +98,14 @@ def _choose(X: Any, k: int, init: str, seed: int, distinct: list[int]) -> list[i
     return [int(i) for i in indices]
 
 
-def _centers_from(path: Path, k: int, d: int) -> Any:
-    if not path.exists() and not path.suffix:
+def _centers_from(path: Path, k: int, d: int, points: Table) -> Any:
+    if not path.exists() and not path.suffix and path != STANDARD_INPUT:
         raise CommandError(
             f"--init {path}: unknown, and no such file; allowed: {', '.join(INITS)}, or a file of "
             "centers"
         )
     try:
-        values = read_table(path).values
+        values = read_table(path, how=points.how, points=points).values
     except CommandError as error:
         raise CommandError(f"--init {error.message}") from None
     if values.shape != (k, d):

@@ -22,12 +22,35 @@ _REASONS = 6  # sentences about parting that are printed for a code
 def render(found: dict[str, Any], width: int = 80) -> str:
     """The whole report as text, lines at most `width` wide (tables need 80)."""
     width = max(width, 80)
-    lines = [_headline(found["data"], width), "", "Conclusion"]
+    lines = [_headline(found["data"], width), *_read(found["data"], width), "", "Conclusion"]
     for sentence in found["conclusion"]:
         lines += _wrapped(sentence, width, "  - ")
     for section in (_exact, _finite, _temperature):
         lines += ["", *section(found, width)]
     return "\n".join(line.rstrip() for line in lines)
+
+
+def _read(data: dict[str, Any], width: int) -> list[str]:
+    """What was read and what was left out."""
+    about = data["reading"]
+    if not about:
+        return []
+    names = about["columns"]
+    shown = ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
+    text = f"Read {counted(about['rows'], 'row')} of {counted(len(names), 'column')}: {shown}"
+    how = [f"values as {about['values']}"]
+    if about.get("delimiter") is not None:
+        named = {"\t": "tabs", " ": "blanks"}.get(about["delimiter"], repr(about["delimiter"]))
+        how.append(f"separated by {named}")
+    if about.get("decimal") == ",":
+        how.append("decimal comma")
+    lines = _wrapped(f"{text} ({', '.join(how)}).", width, "")
+    for left in about["left_out"]:
+        lines += _wrapped(f"Left out: {left['column']}, {left['reason']}.", width, "")
+    if about["rows_left_out"]:
+        lost = counted(about["rows_left_out"], "row")
+        lines += _wrapped(f"Left out: {lost} with missing values.", width, "")
+    return lines
 
 
 def _headline(data: dict[str, Any], width: int) -> str:

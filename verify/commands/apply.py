@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
 from constructions import InputError
 from verify.audit.reading import read_table
 from verify.audit.starting import INITS
+from verify.commands._reading import how_from, reading_options
 from verify.console import CommandError, print_json
 from verify.files import write_atomically
 
@@ -33,6 +35,7 @@ from verify.files import write_atomically
     help="Of the initial centers, and of scikit-learn.",
 )
 @click.option("--array", help="Which array of a .npz file.")
+@reading_options
 @click.option("--figure", type=click.Path(path_type=Path), help="Write a figure: .svg or .png.")
 @click.option(
     "--out", type=click.Path(path_type=Path), help="Write the result: .csv, .json or .npz."
@@ -50,6 +53,7 @@ def apply_command(
     figure: Path | None,
     out: Path | None,
     as_json: bool,
+    **options: Any,
 ) -> None:
     """Cluster the points in FILE with a trained model.
 
@@ -62,6 +66,7 @@ def apply_command(
     Examples:
       leanlloyd apply --list
       leanlloyd apply d2-k3-one_hot points.csv
+      leanlloyd apply d2-k3-binary points.tsv --columns x,y --missing drop
       leanlloyd apply runs/mine points.csv --steps 20 --init k-means++ --seed 3
       leanlloyd apply d4-k6-binary points.npy --out result.npz --figure result.svg
     """
@@ -81,7 +86,7 @@ def apply_command(
     for name, target, endings in (("--out", out, ENDINGS), ("--figure", figure, FIGURES)):
         if target is not None and target.suffix.lower() not in endings:
             raise CommandError(f"{name} {target}: allowed endings: {', '.join(endings)}")
-    table = read_table(file, array)
+    table = read_table(file, array, how_from(options))
     try:
         trained = find_model(model)
         first = trained.cell.seeds[0] if which is None else which

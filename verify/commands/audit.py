@@ -12,9 +12,11 @@ from typing import Any
 import click
 
 from constructions import InputError
+from verify.audit.columns import How
 from verify.audit.finite import CODES
 from verify.audit.reading import DATASETS, EXTENSIONS, Table, read_dataset, read_table
 from verify.audit.starting import INITS, SCALES
+from verify.commands._reading import how_from, reading_options
 from verify.console import CommandError, Exit, print_json
 from verify.files import STANDARD_OUTPUT, write_atomically
 
@@ -27,6 +29,7 @@ _FIGURES = (".svg", ".png")
 @click.option("--dataset", help=f"Instead of FILE, from scikit-learn: {', '.join(DATASETS)}.")
 @click.option("-k", "--k", "k", type=int, help="Number of clusters (needed).")
 @click.option("--array", help="Which array of a .npz file.")
+@reading_options
 @click.option("--steps", type=int, default=5, show_default=True, help="Lloyd steps to run beside.")
 @click.option(
     "--init",
@@ -74,16 +77,24 @@ def audit_command(
     figure: Path | None,
     out: Path | None,
     as_json: bool,
+    **options_of_reading: Any,
 ) -> None:
-    """What the theory says about your data: FILE is .npy, .npz or .csv, one point a row.
+    """What the theory says about your data: FILE has one point a row; - is standard input.
 
-    Runs the exact transformer beside Lloyd's algorithm, in rationals, on the values as stored; says
-    how large an inverse temperature gamma and how small a temperature tau the data need, and what
-    float32 and float64 cannot decide. docs/audit.md explains every line.
+    FILE is text (CSV, TSV, blanks; compressed or not), Parquet, Feather, .npy or .npz. How a text
+    file is written is found out, and asked where it is not clear. Text and index columns are left
+    out, and the report says so.
+
+    Runs the exact transformer beside Lloyd's algorithm, in rationals; says how large an inverse
+    temperature gamma and how small a temperature tau the data need, and what float32 and float64
+    cannot decide. docs/audit.md explains every line.
 
     \b
     Examples:
       leanlloyd audit points.csv -k 3
+      leanlloyd audit wine.csv -k 3 --delimiter ";" --decimal , --columns 2-5
+      zcat points.tsv.gz | leanlloyd audit - -k 3 --missing drop --values written
+      leanlloyd audit old.txt -k 3 --encoding latin-1 --drop id,label --no-header --thousands .
       leanlloyd audit --dataset iris -k 3 --figure iris.svg
       leanlloyd audit data.npz --array X -k 10 --init k-means++ --scale common --json
     """
@@ -109,7 +120,7 @@ def audit_command(
         out, as_json = None, True
     for name, target in (("--figure", figure), ("--out", out)):
         _require_writable(name, target)
-    table = _table(file, dataset, array)
+    table = _table(file, dataset, array, how_from(options_of_reading))
     try:
         found = audit(table, options)
     except InputError as error:
@@ -124,19 +135,19 @@ def audit_command(
 COMMANDS = (audit_command,)
 
 
-def _table(file: Path | None, dataset: str | None, array: str | None) -> Table:
+def _table(file: Path | None, dataset: str | None, array: str | None, how: How) -> Table:
     if file is not None and dataset is not None:
         raise CommandError(f"FILE and --dataset exclude each other: {file}, {dataset}")
     if dataset is not None:
         if array is not None:
             raise CommandError("--array is for .npz files, not for --dataset")
-        return read_dataset(dataset)
+        return read_dataset(dataset, how)
     if file is None:
         raise CommandError(
             f"nothing to audit: give a file ({', '.join(EXTENSIONS)}) or --dataset "
             f"({', '.join(DATASETS)})"
         )
-    return read_table(file, array)
+    return read_table(file, array, how)
 
 
 def _codes(names: tuple[str, ...]) -> tuple[str, ...]:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 import click
 from click.core import ParameterSource
 
+from verify.audit.columns import How
+from verify.commands._reading import how_from, reading_options
 from verify.console import CommandError, print_json
 
 ALIASES = {
@@ -97,9 +100,12 @@ def setting_from(options: dict[str, Any]) -> Any:
     help="Instead of NAME: models of `leanlloyd train`, the folder or its models.safetensors.",
 )
 @click.option(
-    "--data", type=click.Path(path_type=Path), help="With --model: points, .npy, .npz or .csv."
+    "--data",
+    type=click.Path(path_type=Path),
+    help="With --model: a file of points, as `leanlloyd audit` reads it.",
 )
 @click.option("--array", help="The array to take from an .npz file.")
+@reading_options
 @click.option("--which", type=int, metavar="SEED", help="The model of this seed.  [default: all]")
 @click.option(
     "--seed",
@@ -141,10 +147,12 @@ def bound_command(
       leanlloyd bound L6 --code none -d 2 -k 2 --gamma 0.1
       leanlloyd bound thm-3.1 --symbolic
       leanlloyd bound --model runs/mine/models.safetensors --data points.csv --which 0
+      leanlloyd bound --model runs/mine --data points.tsv --columns x,y --missing drop
     """
     if model is not None or data is not None:
         _require_alone(context, _OF_MODEL)
-        _of_model(model, data, array, which, seed, as_json)
+        how = how_from(options)
+        _of_model(model, data, array, how, which, seed, as_json)
         return
     _require_alone(context, _OF_NAME)
     if name is None:
@@ -155,6 +163,7 @@ def bound_command(
     if name.lower() not in wanted:
         raise CommandError(f"no bound {name!r}; allowed: {', '.join(CATALOG)}")
     bound = CATALOG[wanted[name.lower()]]
+    how_from(options)
     setting = setting_from(options)
     found = _found(bound, setting, symbolic)
     found["lower_bounds"] = _lower_bounds(bound, setting, witness)
@@ -166,7 +175,8 @@ def bound_command(
 
 COMMANDS = (bound_command,)
 
-_OF_MODEL: set[str | None] = {"model", "data", "array", "which", "seed", "as_json"}
+_READING = {f.name for f in fields(How)}
+_OF_MODEL: set[str | None] = {"model", "data", "array", "which", "seed", "as_json", *_READING}
 """The options that go with --model; the rest of the setting stands beside the model."""
 
 _OF_NAME: set[str | None] = {"as_json"}
@@ -191,6 +201,7 @@ def _of_model(
     model: Path | None,
     data: Path | None,
     array: str | None,
+    how: How,
     which: int | None,
     seed: int,
     as_json: bool,
@@ -201,7 +212,7 @@ def _of_model(
     from verify.audit.reading import read_table
     from verify.commands._local import local_bounds, text_of
 
-    found = local_bounds(model, read_table(data, array), which, seed)
+    found = local_bounds(model, read_table(data, array, how), which, seed)
     if as_json:
         print_json(found)
     else:

@@ -105,7 +105,10 @@ def _case(text: str, centers: Path | None, code: str, steps: int, ledger_path: P
     elif path.suffix.lower() in EXTENSIONS:
         if centers is None:
             raise CommandError(f"{path} holds points; say where the centers are: --centers FILE")
-        return Case(X=read_table(path).values, C=read_table(centers).values, code=code, steps=steps)
+        points = read_table(path)
+        return Case(
+            X=points.values, C=read_table(centers, points=points).values, code=code, steps=steps
+        )
     elif path.is_file():
         try:
             found = parse_case(path.read_text(encoding="utf-8"), str(path))
