@@ -142,8 +142,9 @@ def _trimmed(rows: list[list[str]], delimiter: str) -> list[list[str]]:
     """Without a separator at the end of every line; with a nameless first column in the header
     where it has one name less, as R writes it."""
     below = rows[1:] or rows
-    if all(len(r) > 1 and r[-1] == "" for r in below) and len(rows[0]) >= len(below[0]) - 1:
-        longest = len(below[0])
+    longest = len(below[0])
+    named = rows[0][-1] == "" or len(rows[0]) == longest - 1
+    if named and all(len(r) > 1 and r[-1] == "" for r in below):
         rows = [r[:-1] if len(r) == longest and r[-1] == "" else r for r in rows]
     below = rows[1:]
     named = len(rows[0]) > 1 or delimiter in (BLANKS, "\t")
