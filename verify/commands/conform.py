@@ -4,13 +4,24 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import click
 
 from constructions import InputError
+from verify.claim import Case
 from verify.conformance import examine as look
-from verify.conformance.declaration import Declaration
-from verify.conformance.engine import TIMEOUT, UNEXPECTED, Records, conformance, read_expected
+from verify.conformance.declaration import Declaration, NoAnswerError
+from verify.conformance.engine import (
+    ANSWERS,
+    EXPECTED,
+    TIMEOUT,
+    UNEXPECTED,
+    Records,
+    conformance,
+    read_expected,
+    replay,
+)
 from verify.conformance.examine import Record, told
 from verify.conformance.reproduce import script
 from verify.console import CommandError, Exit, print_json
@@ -117,6 +128,51 @@ def conform_command(
 COMMANDS = (conform_command,)
 
 
+def replay_implementation(
+    name: str, property_name: str | None, text: str, declaration: Declaration, as_json: bool
+) -> int:
+    """Judge one case of an implementation again: what `replay` does for a name with a colon.
+
+    `text` is a case as JSON, or a file: a case, or one that `conform --out` wrote.
+    """
+    data = _read_case(text)
+    if "case" in data:
+        said = data.get("declaration", {})
+        declaration = Declaration(**{k: v for k, v in said.items() if v not in ("", None)})
+        property_name = property_name or data.get("property")
+        data = data["case"]
+    if not property_name:
+        raise CommandError("say which property the case is about: --property NAME")
+    try:
+        record = replay(name, property_name, Case.from_json(data), declaration)
+    except (InputError, NoAnswerError) as error:
+        raise CommandError(str(error)) from None
+    if as_json:
+        print_json(record.to_json())
+    else:
+        for line in told(record)[1:]:
+            click.echo(line)
+        note = f": {record.message}" if record.message else ""
+        click.echo(f"{record.property}: {record.outcome}{note}")
+    return int(Exit.FAILED if record.outcome == look.VIOLATED else Exit.OK)
+
+
+def _read_case(text: str) -> dict[str, Any]:
+    source = text
+    if not text.lstrip().startswith("{"):
+        try:
+            source = Path(text).read_text("utf-8-sig")
+        except (OSError, UnicodeDecodeError) as error:
+            raise CommandError(f"{text}: cannot be read: {error}") from None
+    try:
+        data = json.loads(source)
+    except (ValueError, RecursionError) as error:
+        raise CommandError(f"not a case: {error}") from None
+    if not isinstance(data, dict) or not isinstance(data.get("case", {}), dict):
+        raise CommandError("not a case: expected an object with the fields of a case")
+    return data
+
+
 def _print(records: Records) -> None:
     d = records.declaration
     rules = [f"ties {d.ties}"] * bool(d.ties) + [f"empty clusters {d.empty}"] * bool(d.empty)
@@ -124,23 +180,29 @@ def _print(records: Records) -> None:
     click.echo(f"{records.name}: {', '.join(k for k in known if k) or 'no answer'}\n")
     width = max(len(r.property) for r in records)
     for record in records:
-        status = records.status(record)
-        click.echo(
-            f"  {record.property:<{width}}  {status:<12} {_detail(records, record)}".rstrip()
-        )
+        line = f"  {record.property:<{width}}  {records.status(record):<11}"
+        click.echo(f"{line}  {_detail(records, record)}".rstrip())
+    shown: set[tuple[str, str]] = set()
     for record in records:
-        if records.status(record) in (look.VIOLATED, UNEXPECTED):
-            click.echo(f"\n{record.property}: {record.says}")
-            for line in told(record).split("; "):
-                click.echo(f"  {line}")
-            if record.case is not None:
-                case = json.dumps(record.case.to_json())
-                click.echo(
-                    f"  again: leanlloyd replay {records.name} --property "
-                    f"{record.property} '{case}'"
-                )
-    counts = ", ".join(f"{n} {status}" for status, n in records.counts.items())
+        cause = (record.sort, record.message)
+        if records.status(record) == look.VIOLATED and not (record.message and cause in shown):
+            shown.add(cause)
+            _explain(records, record)
+    words = {look.HOLDS: "hold", EXPECTED: "fail as expected", UNEXPECTED: "unexpectedly hold"}
+    counts = ", ".join(f"{n} {words.get(status, status)}" for status, n in records.counts.items())
     click.echo(f"\n{len(records.records)} properties: {counts}")
+
+
+def _explain(records: Records, record: Record) -> None:
+    """The smallest case of a violation, both answers, and how to see it again."""
+    click.echo(f"\n{record.property}: {record.says}")
+    for line in told(record):
+        click.echo(f"  {line}")
+    if record.case is not None and record.property != ANSWERS:
+        case = json.dumps(record.case.to_json())
+        click.echo(
+            f"  again: leanlloyd replay {records.name} --property {record.property} '{case}'"
+        )
 
 
 def _detail(records: Records, record: Record) -> str:

@@ -23,7 +23,7 @@ from typing import Any
 from constructions.errors import InputError
 from verify.claim import Case
 from verify.conformance import examine as look
-from verify.conformance.declaration import Declaration, NoAnswerError, declared, probe
+from verify.conformance.declaration import Declaration, NoAnswerError, Probed, declared, probe
 from verify.conformance.examine import Record
 from verify.conformance.loading import load
 from verify.conformance.property import Sort
@@ -32,6 +32,8 @@ TIMEOUT = 20.0
 """Seconds that one property, or the import, may take."""
 ANSWERS = "answers"
 ANSWERS_SAY = "The simplest question of the role gets an answer of the right shape."
+SILENT = "silent"
+SILENT_SAYS = "It prints nothing."
 EXPECTED, UNEXPECTED = "expected", "unexpectedly holds"
 _GIVEN_UP = 3  # properties that hang before the rest is left alone
 
@@ -118,14 +120,16 @@ def conformance(
     hung = 0
     done: set[str] = set()
     while True:
-        at = ""
+        at, case = "", None
         for kind, data in _from_process(implementation, given, only, cases, done, timeout):
             if kind == "input error":
                 raise InputError(data)
             if kind == "probed":
                 found = data
             elif kind == "start":
-                at = data
+                at, case = data, None
+            elif kind == "case":
+                case = Case.from_json(data)
             elif kind == "record":
                 record = Record.from_json(data)
                 done.add(record.property)
@@ -134,7 +138,9 @@ def conformance(
             elif kind == "lost":
                 says = next((s for n, s in found["properties"] if n == at), ANSWERS_SAY)
                 sort = Sort.HANG if data.startswith("no answer") else Sort.CRASH
-                record = Record(at or ANSWERS, says, look.VIOLATED, sort=sort, message=data)
+                record = Record(
+                    at or ANSWERS, says, look.VIOLATED, case=case, sort=sort, message=data
+                )
                 hung += 1
                 done.add(record.property)
                 records.append(record)
@@ -142,7 +148,7 @@ def conformance(
                 break
         else:
             break
-        if not at or at == ANSWERS:
+        if at in ("", ANSWERS):
             break
         if hung >= _GIVEN_UP:
             reason = f"not judged: {hung} properties got no answer before it"
@@ -254,13 +260,22 @@ def _work(
     os.dup2(null, 2)
     if "torch" in sys.modules:
         sys.modules["torch"].set_num_threads(1)
-    for message in _messages(implementation, given, only, cases, done):
+
+    def on_case(case: Case) -> None:
+        there.send(("case", case.to_json()))
+
+    for message in _messages(implementation, given, only, cases, done, on_case):
         there.send(message)
     there.send(("end", None))
 
 
 def _messages(
-    implementation: Any, given: Declaration, only: str, cases: int, done: Any
+    implementation: Any,
+    given: Declaration,
+    only: str,
+    cases: int,
+    done: Any,
+    on_case: Callable[[Case], object] = lambda case: None,
 ) -> Iterator[tuple[str, Any]]:
     yield "start", ANSWERS
     try:
@@ -273,10 +288,14 @@ def _messages(
         record = Record(ANSWERS, ANSWERS_SAY, look.VIOLATED, 1, sort=Sort.CRASH, message=str(error))
         yield "record", record.to_json()
         return
-    properties = [(ANSWERS, ANSWERS_SAY)] + [(p.name, p.says) for p in probed.role.properties]
+    properties = [(ANSWERS, ANSWERS_SAY), (SILENT, SILENT_SAYS)]
+    properties += [(p.name, p.says) for p in probed.role.properties]
     yield "probed", {"declaration": probed.declaration.to_json(), "properties": properties}
     if ANSWERS not in done and only in ("", ANSWERS):
         yield "record", Record(ANSWERS, ANSWERS_SAY, look.HOLDS, 1).to_json()
+    if SILENT not in done and only in ("", SILENT):
+        yield "start", SILENT
+        yield "record", _silent(probed).to_json()
     able = look.abilities(probed.subject, probed.kind, bool(probed.declaration.batches))
     for p in probed.role.properties:
         if p.name in done or only not in ("", p.name):
@@ -285,5 +304,17 @@ def _messages(
         if able[p.needs]:
             record = Record(p.name, p.says, look.UNSUPPORTED, message=able[p.needs])
         else:
-            record = look.judged(probed.role, p, probed.subject, probed.kind, cases)
+            record = look.judged(probed.role, p, probed.subject, probed.kind, cases, on_case)
         yield "record", record.to_json()
+
+
+def _silent(probed: Probed) -> Record:
+    with look.quiet() as said:
+        probed.role.ask(probed.subject)
+    printed = said.getvalue()
+    if not printed:
+        return Record(SILENT, SILENT_SAYS, look.HOLDS, 1)
+    first = printed.strip().splitlines()[0][:80] if printed.strip() else repr(printed)
+    return Record(
+        SILENT, SILENT_SAYS, look.VIOLATED, 1, sort=Sort.SIDE_EFFECT, message=f"printed {first!r}"
+    )

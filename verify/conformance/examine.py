@@ -7,13 +7,13 @@ import io
 import math
 import random
 import warnings
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 from hypothesis import HealthCheck, Phase, find, settings
-from hypothesis.errors import NoSuchExample
+from hypothesis.errors import Flaky, FlakyFailure, NoSuchExample
 
 from verify.claim import Answer, Case, Measured, compare, from_json, show, to_json
 from verify.conformance.property import Excluded, Property, Role, Sort
@@ -41,6 +41,7 @@ class Record:
     answers : results by name, there
     sort : what the violation is, by evidence (`Sort`), or ""
     message : what explains it, what was raised, or why it is unsupported
+    asked : what the implementation was asked there, or None
     """
 
     property: str
@@ -54,6 +55,7 @@ class Record:
     answers: dict[str, Any] = field(default_factory=dict)
     sort: str = ""
     message: str = ""
+    asked: Case | None = None
 
     def to_json(self) -> dict[str, Any]:
         return {name: to_json(value) for name, value in self.__dict__.items()}
@@ -62,7 +64,8 @@ class Record:
     def from_json(cls, data: dict[str, Any]) -> Record:
         exact = ("measured", "bound", "answers")
         fields = {n: from_json(v) if n in exact else v for n, v in data.items()}
-        fields["case"] = None if data["case"] is None else Case.from_json(data["case"])
+        for name in ("case", "asked"):
+            fields[name] = None if data[name] is None else Case.from_json(data[name])
         return cls(**fields)
 
 
@@ -76,6 +79,9 @@ def abilities(subject: Subject, kind: Any, batches: bool) -> dict[str, str]:
         "batches": "" if batches else "takes no batches: one more leading axis is refused",
         "labels": "" if getattr(kind, "labels", False) else "returns no assignments",
         "strides": "" if library in ("numpy", "torch") else lacks,
+        "two types": ""
+        if library != "lists" and subject.dtype == "float64"
+        else f"it computes in {subject.dtype} {'lists' * (library == 'lists')}".rstrip(),
         "numpy": "" if library == "numpy" else lacks,
     }
 
@@ -98,15 +104,27 @@ def examine(
             yield judged(role, p, subject, kind, cases)
 
 
-def judged(role: Role, p: Property, subject: Subject, kind: Any, cases: int = CASES) -> Record:
-    """Search for a violation, shrink it, and say what it is."""
+def judged(
+    role: Role,
+    p: Property,
+    subject: Subject,
+    kind: Any,
+    cases: int = CASES,
+    on_case: Callable[[Case], object] = lambda case: None,
+) -> Record:
+    """Search for a violation, shrink it, and say what it is.
+
+    `on_case` is called before each case, for whoever wants to know at which one it hangs.
+    """
     seen = {"judged": 0, "excluded": 0}
 
     def violated(case: Case) -> bool:
+        on_case(case)
         answer, *_ = _judge(p, subject, case, kind)
         seen["excluded" if answer is None else "judged"] += 1
         return answer is Answer.VIOLATED
 
+    record = Record(p.name, p.says, HOLDS)
     try:
         with by_seed_alone():
             smallest = find(
@@ -123,27 +141,37 @@ def judged(role: Role, p: Property, subject: Subject, kind: Any, cases: int = CA
             )
     except NoSuchExample:
         if not seen["judged"]:
-            none = "no case could be judged"
-            return Record(p.name, p.says, UNSUPPORTED, 0, seen["excluded"], message=none)
-        return Record(p.name, p.says, HOLDS, seen["judged"], seen["excluded"])
-    _, measured, message = _judge(p, subject, smallest, kind)
-    counts = seen["judged"], seen["excluded"]
+            record = replace(record, outcome=UNSUPPORTED, message="no case could be judged")
+        return replace(record, cases=seen["judged"], excluded=seen["excluded"])
+    except (Flaky, FlakyFailure):
+        return replace(
+            record, outcome=VIOLATED, cases=seen["judged"], sort=Sort.BUG,
+            message="another answer each time",
+        )  # fmt: skip
+    record = replace(
+        record, outcome=VIOLATED, cases=seen["judged"], excluded=seen["excluded"], case=smallest
+    )
+    return _explained_at(record, role, p, subject, kind)
+
+
+def _explained_at(record: Record, role: Role, p: Property, subject: Subject, kind: Any) -> Record:
+    """The record of a violation with both answers at its case, and what explains it."""
+    case = record.case
+    assert case is not None
+    _, measured, message = _judge(p, subject, case, kind)
     if measured is None:
-        sort = Sort.CRASH if message else Sort.BUG
-        message = message or "another answer each time: it did not fail again"
-        return Record(p.name, p.says, VIOLATED, *counts, smallest, sort=sort, message=message)
-    sort, explanation = _explained(role, subject, kind, smallest)
-    return Record(
-        p.name,
-        p.says,
-        VIOLATED,
-        *counts,
-        smallest,
-        measured.value,
-        measured.bound,
-        dict(measured.answers),
-        sort,
-        explanation or measured.note,
+        message = message or "another answer each time"
+        return replace(record, sort=Sort.CRASH, message=message)
+    asked = p.asked(subject, case)
+    sort, explanation = _explained(role, subject, kind, asked)
+    return replace(
+        record,
+        measured=measured.value,
+        bound=measured.bound,
+        answers=dict(measured.answers),
+        sort=sort,
+        message=explanation or measured.note,
+        asked=asked,
     )
 
 
@@ -219,11 +247,12 @@ def _close(a: Any, b: Any, error: float) -> bool:
 
 @contextlib.contextmanager
 def quiet() -> Iterator[io.StringIO]:
-    """What the implementation prints and warns of is kept from the screen."""
+    """What the implementation prints and warns of is kept from the screen; gives what it printed
+    to standard output."""
     said = io.StringIO()
     with (
         contextlib.redirect_stdout(said),
-        contextlib.redirect_stderr(said),
+        contextlib.redirect_stderr(io.StringIO()),
         warnings.catch_warnings(),
         np.errstate(all="ignore"),
     ):
@@ -231,10 +260,22 @@ def quiet() -> Iterator[io.StringIO]:
         yield said
 
 
-def told(record: Record) -> str:
-    """One line about a violation: the case and what is wrong with the answer."""
-    parts = [record.sort + (f": {record.message}" if record.message else "")]
+def told(record: Record) -> list[str]:
+    """Lines about a violation: what it is, the case, and both answers."""
+    lines = [record.sort + (f": {record.message}" if record.message else "")]
     if record.case is not None:
-        parts.append(f"smallest case: {record.case!r}")
-    parts += [f"{name}: {show(value)}" for name, value in record.answers.items()]
-    return "; ".join(parts)
+        lines.append(f"smallest case: {record.case!r}")
+    if record.asked is not None and record.asked != record.case:
+        lines.append(f"asked: {record.asked!r}")
+    lines += [f"{name}: {_digits(value)}" for name, value in record.answers.items()]
+    if isinstance(record.bound, float) and record.bound > 0:
+        off, most = (_digits(v) for v in (record.measured, record.bound))
+        lines.append(f"off by {off}; rounding explains {most}")
+    return lines
+
+
+def _digits(value: Any) -> str:
+    """Nine digits, enough to tell two float32 apart; exact numbers as they are."""
+    if isinstance(value, (list, tuple)):
+        return "(" + ", ".join(map(_digits, value)) + ")"
+    return f"{value:.9g}" if isinstance(value, float) else show(value)

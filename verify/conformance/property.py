@@ -25,6 +25,7 @@ class Sort(StrEnum):
     ROUNDING = "rounding of a formula"
     CRASH = "crash"
     HANG = "hang"
+    SIDE_EFFECT = "side effect"
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,7 @@ class Property:
     measure : (subject, case) -> both sides; for a role with a kind (which regularizer, which form
         of scores), that kind is the third argument
     kind : the comparator
+    asked : what the implementation is asked for a case, where that is another one (moved, scaled)
     needs : what only some implementations have, see `verify.conformance.examine`; "" for nothing
     """
 
@@ -47,6 +49,7 @@ class Property:
     measure: Callable[[Subject, Case, Any], Measured]
     kind: Kind = Kind.UPPER
     needs: str = ""
+    asked: Callable[[Subject, Case], Case] = lambda subject, case: case
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ _ARRAYS = {
 
 def script(records: Records, record: Record) -> str:
     """The program, or "" for a case that is not the arguments of one call."""
-    arguments = _arguments(records.declaration.role, record.case)
+    arguments = _arguments(records.declaration.role, record.asked or record.case)
     if not arguments:
         return ""
     place, _, name = records.name.rpartition(":")

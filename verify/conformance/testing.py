@@ -13,7 +13,7 @@ from typing import Any
 from constructions.errors import InputError
 from verify.conformance import examine as look
 from verify.conformance.declaration import Declaration, NoAnswerError, declared, probe
-from verify.conformance.engine import ANSWERS, conformance
+from verify.conformance.engine import ANSWERS, SILENT, conformance
 from verify.conformance.loading import load
 from verify.conformance.roles import roles
 
@@ -31,12 +31,12 @@ def property_names(implementation: Any, declaration: Declaration) -> list[str]:
     target = load(implementation) if isinstance(implementation, str) else implementation
     said = declared(target, declaration)
     if said.role:
-        return [ANSWERS, *(p.name for p in roles()[said.role].properties)]
+        return [ANSWERS, SILENT, *(p.name for p in roles()[said.role].properties)]
     try:
         role = probe(target, said).role
     except NoAnswerError:
         return [ANSWERS]
-    return [ANSWERS, *(p.name for p in role.properties)]
+    return [ANSWERS, SILENT, *(p.name for p in role.properties)]
 
 
 def make_check(
@@ -56,7 +56,7 @@ def make_check(
         if status == look.UNSUPPORTED:
             pytest.skip(record.message)
         if status == look.VIOLATED:
-            pytest.fail(f"{name}: {record.says}\n{look.told(record)}", pytrace=False)
+            pytest.fail(f"{name}: {record.says}\n" + "\n".join(look.told(record)), pytrace=False)
         if name in own:
             if record.outcome == look.VIOLATED:
                 pytest.xfail(own[name])

@@ -47,6 +47,11 @@ class Rules:
     steps: bool = False  # whether the implementation is told a number of steps
     labels: bool = False  # whether it returns assignments as well
 
+    @property
+    def expected_ties(self) -> str:
+        """Where tied points have to go: the lowest index, unless something else was declared."""
+        return self.declared_ties or "lowest"
+
 
 def rows(table: Sequence[Sequence[Any]]) -> Rows:
     return [[Fraction(u) for u in row] for row in table]
@@ -139,7 +144,7 @@ def lloyd(X: Rows, C: Rows, ties: str = "lowest", steps: int = 1) -> Rows:
 
 
 def right(case: Case, rules: Rules, steps: int = 1) -> Rows:
-    return lloyd(*_exact(case), rules.ties, steps)
+    return lloyd(*_exact(case), rules.expected_ties, steps)
 
 
 def _exact(case: Case) -> tuple[Rows, Rows]:
@@ -168,7 +173,7 @@ def allowed(s: Subject, case: Case, rules: Rules, steps: int = 1) -> list[list[f
                 r = sorted(float(oracle.squared_distance(x, c)) for c in C)
                 if len(r) > 1 and r[1] - r[0] <= 8 * len(x) * (math.sqrt(r[1]) + most) * most:
                     raise Excluded
-        C = lloyd(X, C, rules.ties)
+        C = lloyd(X, C)
     return [[most] * len(C[0]) for _ in C]
 
 
@@ -195,11 +200,9 @@ def _ties(s: Subject, case: Case, rules: Rules) -> Measured:
         raise Excluded
     found = ask(s, case, rules)
     most = allowed(s, case, rules)
-    expected = [lloyd(X, C, rule) for rule in ("lowest",)]
-    if rules.ties == "any":
+    expected = [right(case, rules)]
+    if rules.expected_ties == "any":
         expected = list(_every_way(X, C))
-    elif rules.declared_ties:
-        expected = [lloyd(X, C, rules.declared_ties)]
     return min((against(found, e, most) for e in expected), key=lambda m: m.value - m.bound)
 
 
@@ -243,6 +246,10 @@ def _empty(s: Subject, case: Case, rules: Rules) -> Measured:
             if moved and not (lost or kept):  # where a point was taken, other means may change
                 return Measured(0.0, 0.0)
     return against(found, expected, most)
+
+
+def _single(s: Subject, case: Case, rules: Rules) -> Measured:
+    return _value(1)(Subject(s.function, s.library, "float32"), case, rules)
 
 
 def _labels(s: Subject, case: Case, rules: Rules) -> Measured:
@@ -516,24 +523,28 @@ PROPERTIES = (
         "answer moves with the points.",
         FINE,
         _moved(_shift),
+        asked=lambda s, case: _shift(s, case)[0],
     ),
     Property(
         "scaling",
         "Scaled by a power of two, the answer is scaled.",
         with_fields(FINE, power=st.sampled_from([1, -1, 10, -10, 30, -30])),
         _moved(_scaled),
+        asked=lambda s, case: _scaled(s, case)[0],
     ),
     Property(
         "order-of-points",
         "The order of the points does not matter.",
         FINE,
         _moved(_points_permuted),
+        asked=lambda s, case: _points_permuted(s, case)[0],
     ),
     Property(
         "order-of-centers",
         "Centers in another order give the answer in that order.",
         FINE,
         _moved(_centers_permuted),
+        asked=lambda s, case: _centers_permuted(s, case)[0],
     ),
     Property(
         "many-points",
@@ -548,6 +559,13 @@ PROPERTIES = (
         GRID,
         _layout,
         needs="strides",
+    ),
+    Property(
+        "float32",
+        "Points and centers in float32 lose no more than float32 must.",
+        FINE,
+        _single,
+        needs="two types",
     ),
     Property(
         "read-only", "Arrays that cannot be written are read.", GRID, _read_only, needs="numpy"
@@ -641,6 +659,11 @@ def _origin(X: Any, C: Any, s: Subject) -> Any:
 
 
 EXPLANATIONS = (
+    _formula(
+        "one Lloyd step, whatever t: assignments are not renewed",
+        Sort.BUG,
+        lambda X, C, s: _updated(X, C, _direct(X, C)),
+    ),
     _ruled("Lloyd's step with ties to the highest index", Sort.CONVENTION, "highest"),
     _ruled("Lloyd's step with tied points shared in equal parts", Sort.CONVENTION, "average"),
     _formula(
@@ -744,7 +767,13 @@ def found_rules(s: Subject, steps: bool) -> Rules:
 
 
 def main(s: Subject, case: Case, rules: Rules) -> Any:
-    return ask(s, case, rules) if "X" in case and "C" in case else None
+    if "X" not in case or "C" not in case:
+        return None
+    return ask(s, case, rules, int(case.get("steps", 1)))
+
+
+def right_answer(s: Subject, case: Case, rules: Rules) -> Any:
+    return [[float(u) for u in row] for row in right(case, rules, int(case.get("steps", 1)))]
 
 
 def error(s: Subject, case: Case, rules: Rules) -> float:

@@ -19,7 +19,7 @@ ROLE = Role(
     lambda s: clustering.found_rules(s, steps=False),
     None,
     clustering.main,
-    lambda s, case, rules: [[float(u) for u in row] for row in clustering.right(case, rules)],
+    clustering.right_answer,
     clustering.error,
     clustering.probes(),
     lambda s: clustering.ask_simply(s, steps=False),
