@@ -128,14 +128,12 @@ def conform_command(
 COMMANDS = (conform_command,)
 
 
-def replay_implementation(
-    name: str, property_name: str | None, text: str, declaration: Declaration, as_json: bool
-) -> int:
+def replay_implementation(name: str, property_name: str | None, text: str, as_json: bool) -> int:
     """Judge one case of an implementation again: what `replay` does for a name with a colon.
 
     `text` is a case as JSON, or a file: a case, or one that `conform --out` wrote.
     """
-    data = _read_case(text)
+    data, declaration = _read_case(text), Declaration()
     if "case" in data:
         said = data.get("declaration", {})
         declaration = Declaration(**{k: v for k, v in said.items() if v not in ("", None)})
@@ -179,9 +177,13 @@ def _print(records: Records) -> None:
     known = [d.role, d.library, d.dtype, d.kind, *rules, *(["batches"] * bool(d.batches))]
     click.echo(f"{records.name}: {', '.join(k for k in known if k) or 'no answer'}\n")
     width = max(len(r.property) for r in records)
+    idle = [r for r in records if r.message.startswith("not judged")]
     for record in records:
-        line = f"  {record.property:<{width}}  {records.status(record):<11}"
-        click.echo(f"{line}  {_detail(records, record)}".rstrip())
+        if record not in idle:
+            line = f"  {record.property:<{width}}  {records.status(record):<11}"
+            click.echo(f"{line}  {_detail(records, record)}".rstrip())
+    if idle:
+        click.echo(f"  {len(idle)} more {idle[0].message}")
     shown: set[tuple[str, str]] = set()
     for record in records:
         cause = (record.sort, record.message)

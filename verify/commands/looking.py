@@ -113,6 +113,7 @@ def show_command(claim_id: str, collection: Collection, as_json: bool) -> None:
     default=None,
     help="Where to look the case up  [default: the reference report]",
 )
+@click.option("--property", "property_name", help="Of an implementation: which property.")
 @click.option(
     "--script",
     is_flag=True,
@@ -124,19 +125,26 @@ def replay_command(
     case: str,
     collection: Collection,
     ledger_path: Path | None,
+    property_name: str | None,
     script: bool,
     as_json: bool,
 ) -> int:
     """Judge one case of a claim again.
 
-    CASE is an id from the report, a JSON file, or JSON text with the fields of a case.
+    CASE is an id from the report, a JSON file, or JSON text with the fields of a case. With
+    PACKAGE.MODULE:OBJECT in place of a claim, a case of an implementation under test.
 
     \b
     Examples:
       leanlloyd replay thm-2.1 '{"X": [["0"],["1"],["2"]], "C": [["0"],["2"]],
                                  "code": "binary", "steps": 1}'
       leanlloyd show thm-2.1          (its last line is a replay command with an id)
+      leanlloyd replay mine.py:step found/ties.json
     """
+    if ":" in claim_id:
+        from verify.commands.conform import replay_implementation
+
+        return replay_implementation(claim_id, property_name, case, as_json)
     claim = claim_named(claim_id, collection)
     if claim.measure is None:
         raise CommandError(

@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, TypeVar
 
 from constructions.errors import InputError
+from verify.conformance import calling
 from verify.conformance.examine import quiet
 from verify.conformance.property import Role
 from verify.conformance.roles import _clustering as clustering
@@ -108,7 +109,7 @@ def probe(found: Any, declaration: Declaration) -> Probed:
     NoAnswerError
         it answers nothing that fits the role.
     """
-    if not callable(found):
+    if not callable(found) and not calling.is_estimator(found):
         raise InputError(
             f"{type(found).__name__} is not callable; give a function or an object with __call__"
         )
@@ -129,6 +130,8 @@ def _role(found: Any, declaration: Declaration) -> Role:
     known = roles()
     if declaration.role:
         return known[declaration.role]
+    if calling.is_estimator(found):
+        return known["lloyd_step"]
     names = _parameters(found)
     fits = {
         name: sum(n.lower() in allowed for n, allowed in zip(names, role.parameters, strict=False))
@@ -164,23 +167,6 @@ def _parameters(found: Any) -> list[str]:
     return [p.name for p in parameters if p.default is p.empty and p.kind not in skip]
 
 
-def positional(found: Any) -> Any:
-    """The object with its keyword-only parameters taken in order."""
-    try:
-        parameters = inspect.signature(found).parameters.values()
-    except (TypeError, ValueError):
-        return found
-    named = [p.name for p in parameters if p.kind is p.KEYWORD_ONLY and p.default is p.empty]
-    if not named:
-        return found
-    first = sum(p.kind is not p.KEYWORD_ONLY for p in parameters)
-
-    def call(*arguments: Any) -> Any:
-        return found(*arguments[:first], **dict(zip(named, arguments[first:], strict=True)))
-
-    return call
-
-
 def _libraries(found: Any, declaration: Declaration) -> Iterator[str]:
     if declaration.library:
         yield declaration.library
@@ -197,7 +183,7 @@ def _subject(found: Any, role: Role, declaration: Declaration) -> Subject:
     """The first library and element type in which it answers the role's question; the library
     that the answer comes in, if it answers in that as well."""
     problems: list[str] = []
-    called = positional(found)
+    called = calling.function(found)
     for library in _libraries(found, declaration):
         for dtype in [declaration.dtype] if declaration.dtype else DTYPES:
             subject = Subject(called, library, dtype)
@@ -217,7 +203,7 @@ def _subject(found: Any, role: Role, declaration: Declaration) -> Subject:
 
 def _own(subject: Subject, answer: Any, role: Role) -> Subject:
     """The subject in the library that its answers come in, and in their element type."""
-    first = answer[0] if isinstance(answer, tuple) and answer else answer
+    first = calling.parts(answer)[0]
     package = type(first).__module__.partition(".")[0]
     library = {"torch": "torch", "jax": "jax", "jaxlib": "jax", "builtins": "lists"}.get(package)
     dtype = str(getattr(first, "dtype", subject.dtype)).removeprefix("torch.")

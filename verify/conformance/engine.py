@@ -32,6 +32,7 @@ TIMEOUT = 20.0
 """Seconds that one property, or the import, may take."""
 ANSWERS = "answers"
 ANSWERS_SAY = "The simplest question of the role gets an answer of the right shape."
+REPEATABLE = "repeatable"  # a role's property of this name comes first, and the rest needs it
 SILENT = "silent"
 SILENT_SAYS = "It prints nothing."
 EXPECTED, UNEXPECTED = "expected", "unexpectedly holds"
@@ -297,14 +298,18 @@ def _messages(
         yield "start", SILENT
         yield "record", _silent(probed).to_json()
     able = look.abilities(probed.subject, probed.kind, bool(probed.declaration.batches))
+    steady = True
     for p in probed.role.properties:
         if p.name in done or only not in ("", p.name):
             continue
         yield "start", p.name
-        if able[p.needs]:
-            record = Record(p.name, p.says, look.UNSUPPORTED, message=able[p.needs])
+        if able[p.needs] or not steady:
+            reason = able[p.needs] or "not judged: it answers otherwise each time"
+            record = Record(p.name, p.says, look.UNSUPPORTED, message=reason)
         else:
             record = look.judged(probed.role, p, probed.subject, probed.kind, cases, on_case)
+            if p.name == REPEATABLE:
+                steady = record.outcome != look.VIOLATED
         yield "record", record.to_json()
 
 

@@ -230,6 +230,7 @@ def _huge(draw: st.DrawFn) -> Case:
 
 ALL = _cases()
 PROPERTIES = (
+    Property("repeatable", "The same input gives the same bits.", ALL, _repeat, Kind.EQUALITY),
     Property("value", "Outputs are the weighted means of the values.", ALL, _value),
     Property("sums-to-one", "The weights of every query sum to 1.", ALL, _constant),
     Property("convex", "Outputs stay in the box of the values.", ALL, _convex),
@@ -248,7 +249,6 @@ PROPERTIES = (
     Property("duplicate-keys", "Every key twice changes nothing.", ALL, _duplicated),
     Property("batch", "A batch is its members.", ALL, _batch, needs="batches"),
     Property("untouched", "The input is left as it was.", ALL, _untouched, Kind.EQUALITY),
-    Property("repeatable", "The same input gives the same bits.", ALL, _repeat, Kind.EQUALITY),
 )
 
 

@@ -182,6 +182,7 @@ def _batches(draw: st.DrawFn) -> Case:
 
 ALL = reg.rows()
 PROPERTIES = (
+    Property("repeatable", "The same input gives the same bits.", ALL, _repeat, Kind.EQUALITY),
     Property("value", "The value is <P(r / temperature), r>.", ALL, _value),
     Property("above-minimum", "It is never below the minimum.", ALL, _above),
     Property("sharp-gap", "It is above the minimum by the sharp gap at most.", ALL, _sharp),
@@ -196,7 +197,6 @@ PROPERTIES = (
     ),
     Property("batch", "A batch is its rows.", _batches(), _batch, needs="batches"),
     Property("untouched", "The input is left as it was.", ALL, _untouched, Kind.EQUALITY),
-    Property("repeatable", "The same input gives the same bits.", ALL, _repeat, Kind.EQUALITY),
     Property("gradient", "The gradient is that of the value.", ALL, _gradient, needs="gradient"),
 )
 

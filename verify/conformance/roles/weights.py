@@ -219,6 +219,7 @@ def _upstream(draw: st.DrawFn) -> Case:
 
 ALL = reg.rows()
 PROPERTIES = (
+    Property("repeatable", "The same input gives the same bits.", ALL, _repeat, Kind.EQUALITY),
     Property("simplex-nonnegative", "No weight is negative.", ALL, _nonnegative, Kind.LOWER),
     Property("simplex-sum", "The weights sum to 1, within rounding.", ALL, _sum),
     Property("value", "The weights minimize <p, r> + temperature * Omega(p).", ALL, _value),
@@ -257,7 +258,6 @@ PROPERTIES = (
     Property("batch", "A batch is its rows.", _batches(), _batch, needs="batches"),
     Property("dtype", "The element type is kept.", ALL, _kept, Kind.EQUALITY),
     Property("untouched", "The input is left as it was.", ALL, _untouched, Kind.EQUALITY),
-    Property("repeatable", "The same input gives the same bits.", ALL, _repeat, Kind.EQUALITY),
     Property(
         "gradient",
         "The gradient is that of the weights.",
