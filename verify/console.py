@@ -81,8 +81,8 @@ def guarded_output() -> Iterator[None]:
         before.buffer,
         before.encoding,
         before.errors,
-        line_buffering=before.line_buffering,
-        write_through=getattr(before, "write_through", False),
+        line_buffering=bool(getattr(before, "line_buffering", False)),
+        write_through=bool(getattr(before, "write_through", False)),
     )
     sys.stdout = output
     try:

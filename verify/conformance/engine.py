@@ -114,7 +114,8 @@ def conformance(
     InputError
         no such object, not callable, its role is not clear, or `expect` names no property.
     """
-    given = replace(declaration or Declaration(), **({"role": role} if role else {}))
+    given = declaration or Declaration()
+    given = replace(given, role=role or given.role)
     name = implementation if isinstance(implementation, str) else _name(implementation)
     records: list[Record] = []
     found: dict[str, Any] = {"declaration": given.to_json(), "properties": []}

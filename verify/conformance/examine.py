@@ -163,7 +163,8 @@ def _explained_at(record: Record, role: Role, p: Property, subject: Subject, kin
         message = message or "another answer each time"
         return replace(record, sort=Sort.CRASH, message=message)
     asked = p.asked(subject, case)
-    sort, explanation = _explained(role, subject, kind, asked)
+    own = p.explain(subject, case, kind)
+    sort, explanation = own or _explained(role, subject, kind, asked)
     return replace(
         record,
         measured=measured.value,
@@ -203,8 +204,8 @@ def _judge(
 
 
 def _explained(role: Role, subject: Subject, kind: Any, smallest: Case) -> tuple[str, str]:
-    """The first wrong formula that the answers equal, at the smallest case and at every probe,
-    while the right one is not what they are at one of them at least."""
+    """The first wrong formula that the answers equal, at the smallest case and at every probe, and
+    that is not the right one at one of them at least."""
     for e in role.explanations:
         told_apart = 0
         for case in (smallest, *role.probes):
@@ -214,7 +215,7 @@ def _explained(role: Role, subject: Subject, kind: Any, smallest: Case) -> tuple
             error = _allowed(role, subject, case, kind)
             if not _close(found, other, error):
                 break
-            told_apart += not _close(found, role.right(subject, case, kind), error)
+            told_apart += not _close(other, role.right(subject, case, kind), error / 2)
         else:
             if told_apart:
                 return e.sort, e.name

@@ -40,6 +40,8 @@ class Property:
         of scores), that kind is the third argument
     kind : the comparator
     asked : what the implementation is asked for a case, where that is another one (moved, scaled)
+    explain : (subject, case, kind) -> what its own violations may be, where the formulas of the
+        role do not speak of it
     needs : what only some implementations have, see `verify.conformance.examine`; "" for nothing
     """
 
@@ -50,6 +52,7 @@ class Property:
     kind: Kind = Kind.UPPER
     needs: str = ""
     asked: Callable[[Subject, Case], Case] = lambda subject, case: case
+    explain: Callable[[Subject, Case, Any], tuple[Sort, str] | None] = lambda *_: None
 
 
 @dataclass(frozen=True)
