@@ -338,7 +338,7 @@ def _column(
         return Column(name, position, [], f"text, such as {_shown(example)}")
     if not numbers and not others:
         return Column(name, position, [], "nothing")
-    values = []
+    values: list[Any] = []
     for line, field in zip(lines, fields, strict=True):
         where = f"{source}, line {line}, column {name or position}"
         number = plain(field, found.decimal, how.thousands)
