@@ -123,6 +123,12 @@ CLAIM = Claim(
             },
             scope="the closed form on every input, distinct codes, every n, k, d, p and t",
         ),
+        MachineChecked(
+            "coq-not-kept",
+            {"empty_cluster_counterexample": "6fb26e46cb15dbd1"},
+            scope="X = (0, 0), C = (0, 1), one step, over every ordered field",
+            variant="an empty center does not always stay where it is",
+        ),
     ),
     falsify="an input with an empty cluster where the literal layer and the closed form differ",
     theory="expressivity.md#empty-clusters",

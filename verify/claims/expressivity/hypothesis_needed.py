@@ -30,6 +30,7 @@ from verify.claims.expressivity._shared import (
     lloyd,
 )
 from verify.oracles import balls
+from verify.proofs.record import MachineChecked
 from verify.search import Exhaustive, Study
 from verify.strategies import growing_grids
 
@@ -193,6 +194,14 @@ CLAIM = Claim(
             "all-in-force",
             scope="d = 1, n <= 4, k <= 3, coordinates 0 to 3",
             cases=grids(),
+        ),
+        MachineChecked(
+            "coq",
+            {
+                "tie_counterexample": "bb2663fa6a0acf3a",
+                "empty_cluster_counterexample": "6fb26e46cb15dbd1",
+            },
+            scope="ties and empty clusters, the same two instances, over every ordered field",
         ),
     ),
     falsify="a hypothesis without which the transformer still equals Lloyd on every instance",

@@ -48,6 +48,12 @@ CLAIM = Claim(
             scope="every n, k, d and t, all points and centers, over every ordered field",
             decides_all=True,
         ),
+        MachineChecked(
+            "coq-tie",
+            {"tie_counterexample": "bb2663fa6a0acf3a"},
+            scope="X = (0, 1, 2), C = (0, 2), one step, over every ordered field",
+            variant="without the hypothesis on ties the centers are not always Lloyd's",
+        ),
     ),
     falsify="an instance without ties and empty clusters where any coordinate of any center "
     "differs from Lloyd's, in exact arithmetic",
