@@ -18,7 +18,7 @@ from importlib import import_module, metadata
 from pathlib import Path
 from typing import Any
 
-from verify import __version__, claims
+from verify import __version__, claims, handed
 from verify.bench.recorded import kept
 from verify.claim import Case, Claim, Evidence, Kind, Run, Verdict, to_json, verdict_of
 from verify.collection import OWN, About, Collection
@@ -114,7 +114,7 @@ def dumps(data: Any) -> str:
 def load(path: Path) -> dict[str, Any]:
     """Read a ledger; raises `LedgerError` with the path and the reason."""
     try:
-        data = json.loads(path.read_text(encoding="utf-8"))
+        data = handed.read(path)
     except FileNotFoundError:
         raise LedgerError(f"{path}: no ledger there; `leanlloyd report` writes one") from None
     except (OSError, ValueError) as error:

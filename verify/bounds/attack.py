@@ -26,6 +26,7 @@ import numpy as np
 import torch
 
 from constructions.trainable import MATRICES, Tensor, TrainableTransformer
+from verify import handed
 from verify.bounds import instances
 from verify.bounds.evaluate import Setting
 from verify.files import write_atomically
@@ -96,7 +97,7 @@ class Witness:
             not a witness, or not an admissible one.
         """
         try:
-            data = json.loads(path.read_text(encoding="utf-8"))
+            data = handed.read(path)
             if data.pop("format") != FORMAT:
                 raise AttackError(f"{path}: a witness of another format")
             witness = cls(**{**data, "setting": Setting(**data["setting"])})

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import textwrap
 import time
@@ -12,7 +11,7 @@ from typing import Any
 
 import click
 
-from verify import arithmetic, ledger
+from verify import arithmetic, handed, ledger
 from verify.claim import PROFILES, Case, Claim, Run, Verdict, from_json
 from verify.collection import OWN, Collection
 from verify.commands._shared import claim_named, of_collection, reference_ledger, short
@@ -159,7 +158,7 @@ def report_command(
     if render:
         try:
             found = ledger.load(folder / "ledger.json")
-            volatile = json.loads((folder / "run.json").read_text(encoding="utf-8"))
+            volatile = handed.read(folder / "run.json")
         except (ledger.LedgerError, OSError, ValueError) as error:
             raise CommandError(str(error)) from None
         stale = ledger.stale(found, collection)

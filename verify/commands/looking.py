@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import click
 
-from verify import ledger
+from verify import handed, ledger
 from verify.claim import Answer, Case, Claim, show, to_json
 from verify.collection import OWN, Collection, installed
 from verify.commands._shared import claim_named, of_collection, reference_ledger, short
@@ -197,12 +196,12 @@ COMMANDS = (list_command, show_command, replay_command)
 
 def _find_case(claim_id: str, text: str, collection: Collection, ledger_path: Path | None) -> Case:
     if text.lstrip().startswith("{"):
-        return parse_case(text, "the text given")
+        return parse_case(text, "the text given", claim_id)
     path = Path(text)
     if path.is_file():
         try:
-            return parse_case(path.read_text(encoding="utf-8"), str(path))
-        except (OSError, UnicodeDecodeError) as error:
+            return parse_case(path.read_bytes(), str(path), claim_id)
+        except OSError as error:
             raise CommandError(f"{path}: cannot be read: {error}") from None
     try:
         found = ledger.load(ledger_path) if ledger_path else reference_ledger(collection)
@@ -222,14 +221,21 @@ def _find_case(claim_id: str, text: str, collection: Collection, ledger_path: Pa
     return case
 
 
-def parse_case(text: str, where: str) -> Case:
+def parse_case(data: str | bytes, where: str, claim_id: str | None = None) -> Case:
+    """A case handed in; what the cases of the claim in the reference ledger hold is allowed."""
     try:
-        data = json.loads(text)
-        if not isinstance(data, dict):
-            raise ValueError("expected an object with the fields of a case")
-        return Case.from_json(data)
-    except (ValueError, TypeError) as error:
+        return Case.from_json(handed.require_shapes(handed.parse(data), _known(claim_id)))
+    except handed.HandedError as error:
         raise CommandError(f"{where}: not a case: {error}") from None
+
+
+def _known(claim_id: str | None) -> list[dict[str, Any]]:
+    try:
+        rows = ledger.load(ledger.reference_path())["claims"] if claim_id else []
+    except ledger.LedgerError:
+        return []
+    found = [e for row in rows if row["id"] == claim_id for e in row["evidence"]]
+    return [e[name] for e in found for name in ("witness", "counterexample") if e[name]]
 
 
 def _outline(claim: Claim) -> dict[str, Any]:

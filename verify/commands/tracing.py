@@ -111,8 +111,8 @@ def _case(text: str, centers: Path | None, code: str, steps: int, ledger_path: P
         )
     elif path.is_file():
         try:
-            found = parse_case(path.read_text(encoding="utf-8"), str(path))
-        except (OSError, UnicodeDecodeError) as error:
+            found = parse_case(path.read_bytes(), str(path))
+        except OSError as error:
             raise CommandError(f"{path}: cannot be read: {error}") from None
     else:
         found = _looked_up(text, ledger_path)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ from typing import Any
 from constructions.arrays import checked_count
 from constructions.errors import InputError
 from constructions.training import Settings
+from verify import handed
 
 FORMAT = 1
 _DEFAULT = Settings()
@@ -107,7 +107,7 @@ class Cell:
         """
         file = folder / "settings.json"
         try:
-            return cls.from_json(json.loads(file.read_text("utf-8")))
+            return cls.from_json(handed.read(file))
         except FileNotFoundError:
             raise InputError(f"{folder} holds no training run: no settings.json in it") from None
         except (ValueError, KeyError, TypeError) as error:
