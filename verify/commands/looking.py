@@ -59,13 +59,15 @@ def list_command(collection: Collection, as_json: bool) -> None:
 @click.command("show")
 @click.argument("claim_id", metavar="CLAIM")
 @of_collection
+@click.option("--latex", is_flag=True, help="Formulas in LaTeX, not in Unicode.")
 @click.option("--json", "as_json", is_flag=True, help="Machine-readable.")
-def show_command(claim_id: str, collection: Collection, as_json: bool) -> None:
+def show_command(claim_id: str, collection: Collection, latex: bool, as_json: bool) -> None:
     """What a claim says, where it stands, what would refute it, and what was found.
 
     \b
     Examples:
       leanlloyd show thm-2.1
+      leanlloyd show sharp-gap-l2 --latex
       leanlloyd show sharp-gap-l2 --json
     """
     claim = claim_named(claim_id, collection)
@@ -76,7 +78,8 @@ def show_command(claim_id: str, collection: Collection, as_json: bool) -> None:
         return
     click.echo(f"{claim.id}: {claim.title}\n")
     click.echo(f"{claim.says}\n")
-    facts: list[tuple[str, str]] = [("statement", claim.statement), ("bound", claim.bound)]
+    formulas = [("statement", claim.statement), ("bound", claim.bound)]
+    facts = formulas if latex else [(name, _in_unicode(tex)) for name, tex in formulas]
     facts += [("source", f"{s.document}, {s.place}") for s in claim.sources]
     facts += [("needs" if h.extra else "assumes", f"{h.name}: {h.says}") for h in claim.hypotheses]
     facts += [("refuted by", claim.falsify)]
@@ -99,6 +102,15 @@ def show_command(claim_id: str, collection: Collection, as_json: bool) -> None:
             f"ratio {short(result['ratio'])}"
         )
     click.echo(f"\nAgain: {row['replay']}")
+
+
+def _in_unicode(tex: str) -> str:
+    from verify.report.terminal import in_unicode
+
+    try:
+        return in_unicode(tex)
+    except Exception:  # of a claim from elsewhere: whatever the reader of TeX makes of it
+        return tex
 
 
 @click.command("replay")

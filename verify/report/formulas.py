@@ -75,7 +75,7 @@ class Formulas:
         return f'<svg width="0" height="0" class="glyphs" aria-hidden="true">{symbols}</svg>'
 
     def _draw(self, tex: str) -> str:
-        drawing = ziamath.Math(_mathml(tex), size=_SIZE).svgxml()
+        drawing = ziamath.Math(mathml(tex), size=_SIZE).svgxml()
         left, top, width, height = (float(v) for v in drawing.attrib["viewBox"].split())
         body = []
         for element in drawing:
@@ -127,7 +127,7 @@ def _operator(name: str) -> str:
     return rf"{{\text{{{' '.join(words)}}}}}"
 
 
-def _mathml(tex: str) -> ET.Element:
+def mathml(tex: str) -> ET.Element:
     for pattern, replacement in _REWRITES:
         tex = pattern.sub(replacement, tex)
     root = ET.fromstring(tex2mml(tex))
