@@ -95,10 +95,14 @@ def test_right_ones_pass_and_are_recognized(name: str) -> None:
     records = _judge(f, role)
     assert records.ok, [r for r in records if r.outcome == "violated"]
     assert records.declaration.kind == kind
-    # what is not asked is said: numpy has no derivatives, and nothing else is left out
+    # what is not asked is said, and nothing else is left out
     left_out = {r.property: r.message for r in records if r.outcome == "unsupported"}
-    assert set(left_out) <= {"gradient"}
-    assert all("no automatic derivatives" in message for message in left_out.values())
+    reasons = {
+        "gradient": "no automatic derivatives",
+        "mask": "no parameter mask",
+        "quantiles": "no family is declared",
+    }
+    assert all(reasons[name] in message for name, message in left_out.items())
 
 
 def _stuck_gradient(r: Any, tau: Any) -> Any:
@@ -285,6 +289,40 @@ def test_wrong_ones_are_caught_with_a_small_case_and_explained(name: str) -> Non
     assert sum(np.size(v) for v in dict(record.case).values()) <= 10
     assert record.sort == sort, record
     assert explanation in record.message
+
+
+def _seen(Q: Any, K: Any, V: Any, scale: Any, mask: Any = None) -> Any:
+    z = -scale * _squares(Q, K)
+    w = np.exp(z if mask is None else np.where(mask, z, -np.inf))
+    return w / w.sum(-1, keepdims=True) @ V
+
+
+def test_masks_are_judged_where_there_are_some() -> None:
+    def hiding(Q: Any, K: Any, V: Any, scale: Any, mask: Any = None) -> Any:
+        return _seen(Q, K, V, scale, None if mask is None else ~mask)
+
+    def deaf(Q: Any, K: Any, V: Any, scale: Any, mask: Any = None) -> Any:
+        return _seen(Q, K, V, scale)
+
+    assert _judge(_seen, "attention", only="mask").ok
+    (hides,) = _judge(hiding, "attention", only="mask")
+    assert (hides.outcome, hides.sort) == ("violated", "other convention")
+    (ignores,) = _judge(deaf, "attention", only="mask")
+    assert (ignores.outcome, ignores.sort) == ("violated", "bug")
+
+
+def test_a_declared_family_is_told_from_another_one() -> None:
+    from constructions import TaskDistribution
+    from verify.conformance.declaration import Declaration
+
+    def cauchy(seed: int, n: int, k: int, d: int) -> Any:
+        rng = np.random.default_rng(seed)
+        tasks = TaskDistribution("cauchy", n=n, k=k, d=d).sample(rng, 1)
+        return tasks.X[0], tasks.C[0]
+
+    for family, ok in (("cauchy", True), ("normal", False)):
+        said = Declaration(role="sampler", kind=family)
+        assert conformance(cauchy, declaration=said, only="quantiles").ok is ok
 
 
 def test_jax_passes_in_every_role() -> None:

@@ -42,7 +42,11 @@ from verify.files import write_atomically
 @click.option("--dtype", default="", help="Widest type it computes in: float64, float32.")
 @click.option("--ties", default="", help="Where tied points go: lowest, highest, average, any.")
 @click.option("--empty", default="", help="Empty clusters: raise, keep, nan, relocate, any.")
-@click.option("--kind", default="", help="Of weights: softmax, sparsemax, entmax 1.5.")
+@click.option(
+    "--kind",
+    default="",
+    help="Of weights: softmax, sparsemax, entmax 1.5; of a sampler: its family, such as normal.",
+)
 @click.option(
     "--expect",
     type=click.Path(path_type=Path),
@@ -192,7 +196,8 @@ def _print(records: Records) -> None:
             _explain(records, record)
     words = {look.HOLDS: "hold", EXPECTED: "fail as expected", UNEXPECTED: "unexpectedly hold"}
     counts = ", ".join(f"{n} {words.get(status, status)}" for status, n in records.counts.items())
-    click.echo(f"\n{len(records.records)} properties: {counts}")
+    total = len(records.records)
+    click.echo(f"\n{total} {'property' if total == 1 else 'properties'}: {counts}")
 
 
 def _explain(records: Records, record: Record) -> None:

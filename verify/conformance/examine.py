@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
 import io
 import math
 import random
@@ -73,8 +74,11 @@ def abilities(subject: Subject, kind: Any, batches: bool) -> dict[str, str]:
     """What a property can need: why this subject has it not, "" if it has."""
     library = subject.library
     lacks = f"the library is {library}"
+    masks = {"mask", "attn_mask", "attention_mask", "key_mask"} & parameters(subject.function)
     return {
         "": "",
+        "family": "" if str(kind).count(", ") == 2 else "no family is declared, such as normal",
+        "mask": "" if masks else "has no parameter mask or attn_mask",
         "gradient": "" if subject.differentiates else f"{library} has no automatic derivatives",
         "batches": "" if batches else "takes no batches: one more leading axis is refused",
         "labels": "" if getattr(kind, "labels", False) else "returns no assignments",
@@ -84,6 +88,14 @@ def abilities(subject: Subject, kind: Any, batches: bool) -> dict[str, str]:
         else f"it computes in {subject.dtype} {'lists' * (library == 'lists')}".rstrip(),
         "numpy": "" if library == "numpy" else lacks,
     }
+
+
+def parameters(function: Callable[..., Any]) -> set[str]:
+    """Names of the parameters of a function, as far as they can be known."""
+    try:
+        return set(inspect.signature(function).parameters)
+    except (TypeError, ValueError):
+        return set()
 
 
 def examine(
@@ -163,7 +175,8 @@ def _explained_at(record: Record, role: Role, p: Property, subject: Subject, kin
         message = message or "another answer each time"
         return replace(record, sort=Sort.CRASH, message=message)
     asked = p.asked(subject, case)
-    own = p.explain(subject, case, kind)
+    with quiet():
+        own = p.explain(subject, case, kind)
     sort, explanation = own or _explained(role, subject, kind, asked)
     return replace(
         record,

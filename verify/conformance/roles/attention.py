@@ -16,6 +16,7 @@ because weights are right to a factor of e^(2 s) and two means of the same box d
 
 from __future__ import annotations
 
+import inspect
 import math
 from fractions import Fraction
 from typing import Any
@@ -25,10 +26,11 @@ import numpy as np
 from hypothesis import strategies as st
 
 from verify.claim import Case, Kind, Measured
-from verify.conformance.property import Explanation, Property, Role, Sort
+from verify.conformance.property import Excluded, Explanation, Property, Role, Sort
 from verify.conformance.subject import Subject, WrongAnswer, excess, flat
 
 Table = list[list[float]]
+MASKS = ("mask", "attn_mask", "attention_mask", "key_mask")
 FORMS = ("squared distance", "dot product", "hardmax")
 
 
@@ -192,6 +194,53 @@ def _batch(s: Subject, case: Case, form: str) -> Measured:
     return Measured(*excess(together, alone, bounds), answers=answers)
 
 
+def _mask(case: Case) -> list[list[bool]]:
+    """Every query but the first sees all keys but one of them."""
+    n = len(case["K"])
+    return [[n == 1 or i == 0 or j != i % n for j in range(n)] for i in range(len(case["Q"]))]
+
+
+def _with_mask(s: Subject, case: Case) -> Table:
+    name = next(p for p in inspect.signature(s.function).parameters if p in MASKS)
+    Q, K, V = (s.array(case[n]) for n in ("Q", "K", "V"))
+    mask: Any = _mask(case)
+    if s.library == "torch":
+        import torch
+
+        mask = torch.tensor(mask)
+    elif s.library != "lists":
+        mask = np.array(mask)
+    answer = s.function(Q, K, V, case["scale"], **{name: mask})
+    return s.plain(answer, (len(case["Q"]), len(case["V"][0])))
+
+
+def _right_with(case: Case, form: str, mask: list[list[bool]]) -> Table:
+    """Each query with the keys that its row of the mask leaves it."""
+    found = []
+    for q, row in zip(case["Q"], mask, strict=True):
+        K, V = ([t for t, seen in zip(case[n], row, strict=True) if seen] for n in ("K", "V"))
+        found += right(_with(case, Q=[q], K=K, V=V), form)
+    return found
+
+
+def _masked(s: Subject, case: Case, form: str) -> Measured:
+    """True is for keys that are seen."""
+    if min(len(case["Q"]), len(case["K"])) < 2:
+        raise Excluded
+    expected, found = _right_with(case, form, _mask(case)), _with_mask(s, case)
+    most = [[allowed(s, case, form)] * len(row) for row in expected]
+    return Measured(*excess(found, expected, most), answers={"output": found, "right": expected})
+
+
+def _hides(s: Subject, case: Case, form: str) -> tuple[Sort, str] | None:
+    """Whether True hides a key: the second query then sees one key alone."""
+    mask = [[not seen for seen in row] for row in _mask(case)]
+    expected = _right_with(case, form, [mask[1]] * len(mask))
+    off = max(abs(a - b) for a, b in zip(_with_mask(s, case)[1], expected[1], strict=True))
+    fits = off <= 2 * allowed(s, case, form)
+    return (Sort.CONVENTION, "True in the mask hides a key") if fits else None
+
+
 def _repeat(s: Subject, case: Case, form: str) -> Measured:
     first, second = _ask(s, case), _ask(s, case)
     differ = sum(a != b for a, b in zip(flat(first), flat(second), strict=True))
@@ -247,6 +296,14 @@ PROPERTIES = (
     Property("permuted-keys", "The order of keys does not matter.", ALL, _keys_permuted),
     Property("permuted-queries", "Permuting queries permutes outputs.", ALL, _queries_permuted),
     Property("duplicate-keys", "Every key twice changes nothing.", ALL, _duplicated),
+    Property(
+        "mask",
+        "A key that is masked for a query has no part in its output.",
+        ALL,
+        _masked,
+        needs="mask",
+        explain=_hides,
+    ),
     Property("batch", "A batch is its members.", ALL, _batch, needs="batches"),
     Property("untouched", "The input is left as it was.", ALL, _untouched, Kind.EQUALITY),
 )

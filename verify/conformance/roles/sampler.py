@@ -14,11 +14,13 @@ does not change from run to run.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from hypothesis import strategies as st
 
+from constructions.tasks import FAMILIES, TaskDistribution
 from verify.claim import Case, Kind, Measured
 from verify.conformance.property import Excluded, Property, Role
 from verify.conformance.subject import Subject, WrongAnswer
@@ -26,6 +28,9 @@ from verify.conformance.subject import Subject, WrongAnswer
 POINTS, FREE = "centers are points", "free centers"
 SCALINGS = ("per-dimension scaling", "common scaling", "no scaling")
 KINDS = tuple(f"{centers}, {scaling}" for centers in (POINTS, FREE) for scaling in SCALINGS)
+
+FAMILY_KINDS = {name: f"{POINTS}, per-dimension scaling, {name}" for name in FAMILIES}
+"""What is meant by a family of the paper's tasks."""
 
 CHANCE = 2.0**-40
 """Probability that a right sampler fails a test of chance."""
@@ -140,7 +145,7 @@ def _scaling(s: Subject, case: Case, kind: str) -> Measured:
     equal points show none."""
     X, C = _ask(s, case["seed"], case)
     shown = _scaling_of(X, C)
-    return Measured(int(not kind.endswith(shown)), 0, note=f"this task has {shown}")
+    return Measured(int(shown not in kind), 0, note=f"this task has {shown}")
 
 
 def _halves(s: Subject, case: Case, kind: str) -> Measured:
@@ -157,6 +162,34 @@ def _halves(s: Subject, case: Case, kind: str) -> Measured:
         one, two = X[:h, 0].mean(), X[h : 2 * h, 0].mean()
         larger, m = larger + int(one > two), m + int(one != two)
     return Measured(abs(larger - m / 2), fair_deviation(m), note=f"{larger} of {m} seeds")
+
+
+def _quantiles(s: Subject, case: Case, kind: str) -> Measured:
+    """The largest distance between two empirical distributions of a number that a task has: from
+    this sampler, and from ours for the declared family. Tasks are independent, so each distribution
+    is within e / 2 of the true one but for a probability of 2 exp(-m e^2 / 2) (Dvoretzky, Kiefer,
+    Wolfowitz, with Massart's constant); with three numbers and two sides, e is 12 times that."""
+    family, m = kind.rpartition(", ")[2], case["seeds"]
+    n, k, d = case["n"], case["k"], case["d"]
+    mine = np.stack([_ask(s, seed, case)[0] for seed in range(m)])
+    ours = TaskDistribution(family, n=n, k=k, d=d).sample(np.random.default_rng(0), m).X
+    worst, which = 0.0, ""
+    for name, number in NUMBERS.items():
+        a, b = np.sort(number(mine)), np.sort(number(np.asarray(ours)))
+        places = np.concatenate([a, b])
+        gap = np.searchsorted(a, places, "right") - np.searchsorted(b, places, "right")
+        apart = float(np.abs(gap).max()) / m
+        worst, which = max((worst, which), (apart, name))
+    bound = math.sqrt(2 * math.log(12 / CHANCE) / m)
+    return Measured(worst, bound, note=f"the {which} is distributed otherwise than for {family}")
+
+
+NUMBERS: dict[str, Callable[[Any], Any]] = {
+    "mean coordinate": lambda X: X.mean((1, 2)),
+    "median coordinate": lambda X: np.median(X, (1, 2)),
+    "variance": lambda X: X.var(1).mean(1),
+}
+"""Numbers that a task has, (m, n, d) -> (m,)."""
 
 
 def fair_deviation(m: int, chance: float = CHANCE) -> float:
@@ -215,6 +248,13 @@ PROPERTIES = (
         st.just(Case(seed=0, n=32, k=4, d=2, seeds=200)),
         _halves,
     ),
+    Property(
+        "quantiles",
+        "Tasks are distributed as those of the declared family (error probability 2^-40).",
+        st.just(Case(n=32, k=3, d=2, seeds=1024)),
+        _quantiles,
+        needs="family",
+    ),
 )
 
 
@@ -240,6 +280,6 @@ ROLE = Role(
     PROPERTIES,
     (frozenset({"seed", "rng", "key"}), frozenset({"n"}), frozenset({"k"}), frozenset({"d"})),
     recognize=_recognize,
-    kinds={name: name for name in KINDS},
+    kinds={name: name for name in KINDS} | FAMILY_KINDS,
     ask=_simply,
 )
