@@ -17,6 +17,7 @@ from verify.claims.surrogates._shared import (
     measure_l2,
 )
 from verify.oracles import smt
+from verify.proofs.record import MachineChecked
 from verify.search import Adversarial, Proof, Property, Step, Study, proved
 from verify.strategies import distances
 
@@ -100,6 +101,15 @@ CLAIM = Claim(
             reach=0.99,
         ),
         Study("constants", Method.EXACT, constants, scope="the two sharp constants by k"),
+        MachineChecked(
+            "coq",
+            {
+                "l2_gap": "6ccc0d2231e2b08c",
+                "sharp_gap_l2": "f7c6e51fb2a11ec1",
+            },
+            scope="the upper bound for weights in threshold form, every k, r and tau, over every "
+            "ordered field; not that it is reached",
+        ),
     ),
     falsify="an r whose gap is larger than tau (k-1)/(4k), or a k where no r comes near it",
     theory="surrogates.md#sharp-gaps",
