@@ -65,7 +65,9 @@ def _is_live(path: Path) -> bool:
     if os.path.abspath(path).startswith(_LIVE):
         return True
     try:
-        return not stat.S_ISREG(path.stat().st_mode)
+        found = path.stat()
+        # a file with a second name has to show the same under both
+        return not stat.S_ISREG(found.st_mode) or found.st_nlink > 1
     except FileNotFoundError:
         return False
 

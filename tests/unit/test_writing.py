@@ -191,3 +191,10 @@ def test_the_same_thing_has_the_same_name_in_every_command() -> None:
         assert all(letters.count(o) == 1 for o in letters), f"{name}: an option twice"
     assert seen == set(PAIRS)
     assert len(list(itertools.chain(PAIRS, SAME_NAME))) > 10
+
+
+def test_both_names_of_a_file_show_what_was_written(tmp_path: Path) -> None:
+    (tmp_path / "one").write_text("old and longer")
+    (tmp_path / "two").hardlink_to(tmp_path / "one")
+    write_atomically(tmp_path / "one", "new")
+    assert (tmp_path / "two").read_text() == (tmp_path / "one").read_text() == "new"
