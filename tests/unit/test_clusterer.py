@@ -209,12 +209,12 @@ def test_the_python_example_of_the_docs_runs() -> None:
 
 def test_what_apply_refuses(tmp_path: Path) -> None:
     good = tmp_path / "points.csv"
-    good.write_text("1,2\n3,5\n4,4\n9,1\n")
+    good.write_text("x,y\n1,2\n3,5\n4,4\n9,1\n")
     broken = tmp_path / "broken"
     shutil.copytree(SHIPPED / "d2-k3-binary", broken)
     (broken / "models.safetensors").write_bytes(b"1234567890")
     for name, text in (("nan", "1,nan\n2,3\n4,5\n"), ("wide", "1,2,3\n4,5,6\n7,8,8\n"),
-                       ("few", "1,2\n3,4\n"), ("one", "1,2\n1,2\n1,2\n")):  # fmt: skip
+                       ("few", "x,y\n1,2\n3,4\n"), ("one", "x,y\n1,2\n1,2\n1,2\n")):  # fmt: skip
         (tmp_path / f"{name}.csv").write_text(text)
     for arguments, words in (
         (("nope", good), "shipped are d2-k3-binary"),
