@@ -213,7 +213,7 @@ def test_what_apply_refuses(tmp_path: Path) -> None:
     broken = tmp_path / "broken"
     shutil.copytree(SHIPPED / "d2-k3-binary", broken)
     (broken / "models.safetensors").write_bytes(b"1234567890")
-    for name, text in (("nan", "1,nan\n2,3\n4,5\n"), ("wide", "1,2,3\n4,5,6\n7,8,8\n"),
+    for name, text in (("nan", "x,y\n1,nan\n2,3\n4,5\n"), ("wide", "a,b,c\n1,2,3\n4,5,6\n7,8,8\n"),
                        ("few", "x,y\n1,2\n3,4\n"), ("one", "x,y\n1,2\n1,2\n1,2\n")):  # fmt: skip
         (tmp_path / f"{name}.csv").write_text(text)
     for arguments, words in (
