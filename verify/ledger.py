@@ -22,6 +22,7 @@ from verify import __version__, claims, handed
 from verify.bench.recorded import kept
 from verify.claim import Case, Claim, Evidence, Kind, Run, Verdict, to_json, verdict_of
 from verify.collection import OWN, About, Collection
+from verify.conformance.recorded import recorded
 from verify.runner import Done, fingerprint
 from verify.search import describe
 
@@ -80,6 +81,7 @@ def build(
         "claims": rows,
         "conflicts": _conflicts(rows, known.about),
         "speed": kept() if OWN in known.names else [],
+        "implementations": recorded() if OWN in known.names else None,
     }
 
 

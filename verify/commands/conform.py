@@ -10,6 +10,7 @@ import click
 
 from constructions import InputError
 from verify.claim import Case
+from verify.commands import _wild
 from verify.conformance import examine as look
 from verify.conformance.declaration import Declaration, NoAnswerError
 from verify.conformance.engine import (
@@ -29,7 +30,7 @@ from verify.files import write_atomically
 
 
 @click.command("conform")
-@click.argument("implementation", metavar="PACKAGE.MODULE:OBJECT")
+@click.argument("implementation", metavar="PACKAGE.MODULE:OBJECT", required=False)
 @click.option(
     "--as",
     "role",
@@ -75,8 +76,12 @@ from verify.files import write_atomically
     help="Write records.json, and a case and a script for each violation.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
+@click.option("--recorded", "as_recorded", is_flag=True,
+              help="What was found about public libraries, as committed.")  # fmt: skip
+@click.option("--renew", type=click.Path(path_type=Path), metavar="FILE",
+              help="Judge the public libraries that are installed; write FILE.")  # fmt: skip
 def conform_command(
-    implementation: str,
+    implementation: str | None,
     role: str,
     library: str,
     dtype: str,
@@ -89,6 +94,8 @@ def conform_command(
     timeout: float,
     out: Path | None,
     as_json: bool,
+    as_recorded: bool,
+    renew: Path | None,
 ) -> int:
     """Put an implementation of your own to the test: a Lloyd step, a transformer, attention,
     weights, a smoothed minimum, or a sampler of tasks.
@@ -103,9 +110,17 @@ def conform_command(
       leanlloyd conform mypackage.kmeans:KMeansLayer --as transformer --json
       leanlloyd conform mine.py:step --ties any --expect expected.toml --out found
       leanlloyd replay mine.py:step found/ties.json
+      leanlloyd conform --recorded
+      leanlloyd conform --renew reports/implementations.json
 
     Exit codes: 0 all properties hold, or fail as expected; 1 one is violated; 2 usage.
     """
+    if (implementation is not None) + as_recorded + (renew is not None) != 1:
+        raise CommandError("name one implementation, or --recorded, or --renew FILE")
+    if as_recorded:
+        return _wild.show(as_json)
+    if renew is not None:
+        return _wild.renew(renew, cases, as_json)
     try:
         given = Declaration(role, library, dtype, ties, empty, kind)
         expected = read_expected(expect) if expect is not None else {}

@@ -13,6 +13,7 @@ from verify.claim import Case, Kind, Method, Verdict
 from verify.collection import OWN
 from verify.report import figures
 from verify.report.findings import findings
+from verify.report.tested import tested
 from verify.report.text import (
     case_line,
     count,
@@ -87,6 +88,7 @@ def page(ledger: Json, run: Json) -> dict[str, Any]:
             {"where": s["where"], "tables": [t | _rows(t) for t in s["tables"]]}
             for s in ledger.get("speed", [])
         ],
+        "tested": tested(ledger.get("implementations")),
         "slowest": run.get("checks", [])[:10],
         "took": _took(run),
         "where": _where(ledger, run),

@@ -671,8 +671,10 @@ def _expanded_choice(s: Subject, case: Case, rules: Rules) -> Any:
     if math.prod(map(len, choices)) > 4096 or int(case.get("steps", 1)) > 1:
         return None
     answers = [
-        [[float(u) for u in row] for row in step(exact_X, exact_C, [[j] for j in choice])]
+        [[float(u) for u in row] for row in step(exact_X, exact_C, [[j] for j in choice], empty)]
         for choice in itertools.product(*choices)
+        # a wrong choice may leave a cluster without points
+        for empty in (("keep", "origin") if math.prod(map(len, choices)) > 1 else ("keep",))
     ]
 
     def off_by(answer: Any) -> float:
@@ -698,12 +700,16 @@ def _origin(X: Any, C: Any, s: Subject) -> Any:
     return _updated(X, np.zeros_like(C), _direct(X, C))
 
 
+def _once(s: Subject, case: Case, rules: Rules) -> Any:
+    """One step where more were asked for; says nothing about what is told no number of steps."""
+    if not rules.steps:
+        return None
+    X, C = (np.array(t, dtype=s.dtype) for t in task(case))
+    return _updated(X, C, _direct(X, C)).astype(np.float64).tolist()
+
+
 EXPLANATIONS = (
-    _formula(
-        "one Lloyd step, whatever t: assignments are not renewed",
-        Sort.BUG,
-        lambda X, C, s: _updated(X, C, _direct(X, C)),
-    ),
+    Explanation("one Lloyd step, whatever t: assignments are not renewed", Sort.BUG, _once),
     _ruled("Lloyd's step with ties to the highest index", Sort.CONVENTION, "highest"),
     _ruled("Lloyd's step with tied points shared in equal parts", Sort.CONVENTION, "average"),
     Explanation("the expanded square |x|^2 - 2 x.c + |c|^2", Sort.ROUNDING, _expanded_choice),
