@@ -137,7 +137,7 @@ def _kind(value: Any) -> str:
         return "null"
     if isinstance(value, bool):
         return "true or false"
-    kinds = {str: "a text", list: "a list", dict: "an object"}
+    kinds: dict[type[Any], str] = {str: "a text", list: "a list", dict: "an object"}
     return kinds.get(type(value), "a number")
 
 
