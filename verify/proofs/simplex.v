@@ -1,4 +1,5 @@
-(* L2: the weights are the projection of -r/tau onto the simplex (docs/theory/surrogates.md). *)
+(* L2: weights in threshold form, which the projection of -r/tau onto the simplex has
+   (docs/theory/surrogates.md). That it has this form is not proved here. *)
 From mathcomp Require Import all_ssreflect all_algebra.
 From LeanLloyd Require Import surrogate.
 Set Implicit Arguments. Unset Strict Implicit. Unset Printing Implicit Defensive.
@@ -81,6 +82,49 @@ have h4 : (0 : F) < 4%:R * k%:R by rewrite mulr_gt0 // ltr0n.
 rewrite ler_pdivl_mulr // mulrA [_ * 4%:R]mulrC.
 have := weight_less_square a (proj1 hp); rewrite -(ler_pmul2r hk) => h.
 by apply: le_trans h _; rewrite mulrBl mul1r mulVf ?gt_eqF.
+Qed.
+
+(* All other entries tau/2 above the least. *)
+Definition extremal tau (a j : 'I_k) : F := tau / 2%:R - tau / 2%:R * (j == a)%:R.
+Definition extremal_weights (a j : 'I_k) : F := (j == a)%:R / 2%:R + (2%:R * k%:R)^-1.
+
+(* The bound is reached, for every k and tau: the weights exist, and the gap is tau (k-1)/(4k). *)
+Theorem sharp_gap_l2_attained tau a : 0 < tau ->
+  [/\ l2_weights tau (extremal tau a) (extremal_weights a),
+      forall l, extremal tau a a <= extremal tau a l &
+      value (extremal_weights a) (extremal tau a) - extremal tau a a
+      = tau * ((k%:R - 1) / (4%:R * k%:R))].
+Proof.
+move=> ht.
+have hk : (0 : F) < k%:R by rewrite ltr0n; apply: leq_ltn_trans (ltn_ord a).
+have h2 : (2%:R : F) != 0 by rewrite pnatr_eq0.
+have hc : (0 : F) <= (2%:R * k%:R)^-1 by rewrite invr_ge0 mulr_ge0 ?ler0n.
+have kc : k%:R * (2%:R * k%:R)^-1 = 2%:R^-1 :> F.
+  by rewrite invfM mulrCA divff ?mulr1 // gt_eqF.
+have ea : extremal tau a a = 0 by rewrite /extremal eqxx mulr1 subrr.
+have sw : \sum_j extremal_weights a j = 1.
+  rewrite /extremal_weights big_split /= -mulr_suml.
+  rewrite -[X in X / _](eq_bigr _ (fun j _ => mul1r _)) sum_at mul1r.
+  by rewrite sumr_const card_ord -[_ *+ k]mulr_natl kc -[2%:R^-1]mul1r -splitr.
+split.
+- split; first split=> // [j]; first by rewrite addr_ge0 // mulr_ge0 ?ler0n ?invr_ge0 ?ler0n.
+  exists (2%:R^-1 + (2%:R * k%:R)^-1) => j; rewrite /extremal_weights /extremal.
+  have ht0 : tau != 0 by rewrite gt_eqF.
+  case: eqP => _; rewrite /= ?mulr1n ?mulr0n.
+    by rewrite mulr1 subrr mul0r subr0 mul1r max_r // addr_ge0 // invr_ge0 ler0n.
+  rewrite mulr0 subr0 mul0r add0r (_ : tau / 2%:R / tau = 2%:R^-1) ?[_ + _ - _]addrAC ?subrr ?add0r ?max_r //.
+  by rewrite mulrAC divff // mul1r.
+- move=> l; rewrite ea /extremal -{1}[tau / _]mulr1 -mulrBr mulr_ge0 ?divr_ge0 ?ler0n ?(ltW ht) //.
+  by case: eqP => _; rewrite /= ?mulr1n ?mulr0n ?subrr ?subr0 ?ler01.
+rewrite ea subr0 /value.
+rewrite (eq_bigr (fun j => extremal_weights a j * (tau / 2%:R)
+    - extremal_weights a j * (tau / 2%:R) * (j == a)%:R)) => [|j _]; last by rewrite [extremal tau a j]/extremal mulrBr -!mulrA.
+rewrite sumrB sum_at -mulr_suml sw -mulrBl /extremal_weights eqxx mul1r.
+rewrite mulrCA; congr (_ * _).
+have -> : 1 - (2%:R^-1 + (2%:R * k%:R)^-1) = (k%:R - 1) / (2%:R * k%:R) :> F.
+  rewrite mulrBl mul1r kc opprD addrA; congr (_ - _).
+  by rewrite -[2%:R^-1]mul1r {1}[1](splitr 1) addrK.
+rewrite -[LHS]mulrA; congr (_ * _); rewrite -invfM; congr (_^-1); rewrite mulrAC -(natrM _ 2 2) //.
 Qed.
 
 End Simplex.

@@ -106,9 +106,10 @@ CLAIM = Claim(
             {
                 "l2_gap": "6ccc0d2231e2b08c",
                 "sharp_gap_l2": "f7c6e51fb2a11ec1",
+                "sharp_gap_l2_attained": "e1b4d61970a10a17",
             },
-            scope="the upper bound for weights in threshold form, every k, r and tau, over every "
-            "ordered field; not that it is reached",
+            scope="the bound, and that it is reached, for weights in threshold form; every k, r "
+            "and tau, over every ordered field",
         ),
     ),
     falsify="an r whose gap is larger than tau (k-1)/(4k), or a k where no r comes near it",
