@@ -42,9 +42,14 @@ def offenders(folder: str, *forbidden: str) -> list[str]:
 
 
 def test_imports_go_one_way() -> None:
-    """tests -> verify -> constructions."""
+    """tests -> verify -> constructions. What makes tests for others knows pytest, nothing else."""
     assert offenders("constructions", "verify", "tests", "pytest", "hypothesis") == []
-    assert offenders("verify", "tests", "pytest") == []
+    assert offenders("verify", "tests") == []
+    assert offenders("verify", "pytest") == [
+        "verify/conformance/testing.py imports pytest",
+        "verify/conformance/testing.py imports pytest",
+        "verify/pytest_plugin.py imports pytest",
+    ]
 
 
 def test_oracles_are_second_answers() -> None:

@@ -45,12 +45,18 @@ def _read(data: dict[str, Any], width: int) -> list[str]:
     if about.get("decimal") == ",":
         how.append("decimal comma")
     lines = _wrapped(f"{text} ({', '.join(how)}).", width, "")
-    for left in about["left_out"]:
-        lines += _wrapped(f"Left out: {left['column']}, {left['reason']}.", width, "")
-    if about["rows_left_out"]:
-        lost = counted(about["rows_left_out"], "row")
-        lines += _wrapped(f"Left out: {lost} with missing values.", width, "")
+    for sentence in left_out(about):
+        lines += _wrapped(sentence, width, "")
     return lines
+
+
+def left_out(about: dict[str, Any]) -> list[str]:
+    """Sentences on what a reader left out of a table."""
+    found = [f"Left out: {left['column']}, {left['reason']}." for left in about.get("left_out", ())]
+    if about.get("rows_left_out"):
+        lost = counted(about["rows_left_out"], "row")
+        found.append(f"Left out: {lost} with missing values.")
+    return found
 
 
 def _headline(data: dict[str, Any], width: int) -> str:

@@ -9,6 +9,8 @@ from typing import Any
 import click
 
 from verify.audit.columns import MISSING, VALUES, How
+from verify.audit.reading import Table
+from verify.audit.text import left_out
 from verify.console import CommandError
 
 _NAMED = {"tab": "\t", "\\t": "\t", "blank": " ", "blanks": " ", "space": " ", "comma": ",",
@@ -39,6 +41,12 @@ def reading_options(command: Callable[..., Any]) -> Callable[..., Any]:
     for option in reversed(_OPTIONS):
         command = option(command)
     return command
+
+
+def say_left_out(table: Table) -> None:
+    """A line on standard error for all that was not read: nothing is dropped in silence."""
+    for sentence in left_out(table.about):
+        click.echo(f"{table.source}: {sentence}", err=True)
 
 
 def how_from(options: dict[str, Any]) -> How:

@@ -10,7 +10,7 @@ import click
 from constructions import InputError
 from verify.audit.reading import read_table
 from verify.audit.starting import INITS
-from verify.commands._reading import how_from, reading_options
+from verify.commands._reading import how_from, reading_options, say_left_out
 from verify.console import CommandError, print_json
 from verify.files import write_atomically
 
@@ -87,6 +87,7 @@ def apply_command(
         if target is not None and target.suffix.lower() not in endings:
             raise CommandError(f"{name} {target}: allowed endings: {', '.join(endings)}")
     table = read_table(file, array, how_from(options))
+    say_left_out(table)
     try:
         trained = find_model(model)
         first = trained.cell.seeds[0] if which is None else which

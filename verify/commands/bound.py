@@ -12,7 +12,7 @@ import click
 from click.core import ParameterSource
 
 from verify.audit.columns import How
-from verify.commands._reading import how_from, reading_options
+from verify.commands._reading import how_from, reading_options, say_left_out
 from verify.console import CommandError, print_json
 
 ALIASES = {
@@ -212,7 +212,9 @@ def _of_model(
     from verify.audit.reading import read_table
     from verify.commands._local import local_bounds, text_of
 
-    found = local_bounds(model, read_table(data, array, how), which, seed)
+    table = read_table(data, array, how)
+    say_left_out(table)
+    found = local_bounds(model, table, which, seed)
     if as_json:
         print_json(found)
     else:

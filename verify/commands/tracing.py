@@ -14,6 +14,7 @@ from verify import ledger
 from verify.arithmetic import Arithmetic, UnknownArithmeticError
 from verify.audit.reading import EXTENSIONS, read_table
 from verify.claim import Case, show, to_json
+from verify.commands._reading import say_left_out
 from verify.commands.looking import parse_case
 from verify.console import CommandError, Exit, print_json
 from verify.trace import Compute, Parting, Trace, trace
@@ -106,6 +107,7 @@ def _case(text: str, centers: Path | None, code: str, steps: int, ledger_path: P
         if centers is None:
             raise CommandError(f"{path} holds points; say where the centers are: --centers FILE")
         points = read_table(path)
+        say_left_out(points)
         return Case(
             X=points.values, C=read_table(centers, points=points).values, code=code, steps=steps
         )
