@@ -109,7 +109,7 @@ def test_replay_runs_the_stand_alone_script(tmp_path: Path) -> None:
         (("check", "-j", "0"), ("0",)),
         (("replay", "thm-2.1", "ffff"), ("no case 'ffff'", "leanlloyd show thm-2.1")),
         (("replay", "thm-2.1", "{"), ("not a case",)),
-        (("replay", "thm-2.1", '{"X": 3}'), ("does not fit",)),
+        (("replay", "thm-2.1", '{"X": 3}'), ("allowed: a list of lists",)),
         (("report", "--out", "pyproject.toml"), ("pyproject.toml",)),
         (
             ("report", "--render", "--out", "no/such/folder"),

@@ -185,7 +185,7 @@ def test_the_command_agrees_with_autograd(folder: Path) -> None:
         ("lone", "points.csv", (), "no settings.json in it"),
         (".", "wide.csv", (), "has 3 coordinates"),
         (".", "few.csv", (), "has 2 points"),
-        (".", "model.pkl", (), "unknown kind of file"),
+        (".", "model.pkl", (), "nor any of .csv"),
         (".", "points.csv", ("--which", "7"), "has no model of seed 7; it has 5, 6"),
         (".", "points.csv", ("-k", "3"), "-k does not go with --model"),
         (".", "points.csv", ("thm-3.1",), "NAME thm-3.1 does not go with --model"),

@@ -129,11 +129,14 @@ def judged(
     `on_case` is called before each case, for whoever wants to know at which one it hangs.
     """
     seen = {"judged": 0, "excluded": 0}
+    worst: list[Case] = []
 
     def violated(case: Case) -> bool:
         on_case(case)
         answer, *_ = _judge(p, subject, case, kind)
         seen["excluded" if answer is None else "judged"] += 1
+        if answer is Answer.VIOLATED:
+            worst.append(case)
         return answer is Answer.VIOLATED
 
     record = Record(p.name, p.says, HOLDS)
@@ -157,9 +160,13 @@ def judged(
         return replace(record, cases=seen["judged"], excluded=seen["excluded"])
     except (Flaky, FlakyFailure):
         return replace(
-            record, outcome=VIOLATED, cases=seen["judged"], sort=Sort.BUG,
+            record,
+            outcome=VIOLATED,
+            cases=seen["judged"],
+            case=min(worst, key=lambda case: case.size, default=None),
+            sort=Sort.BUG,
             message="another answer each time",
-        )  # fmt: skip
+        )
     record = replace(
         record, outcome=VIOLATED, cases=seen["judged"], excluded=seen["excluded"], case=smallest
     )
