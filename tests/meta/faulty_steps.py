@@ -93,10 +93,6 @@ def sorting(X: Array, C: Array) -> Array:
     return found[np.argsort(found[:, 0], kind="stable")]
 
 
-def single(X: Array, C: Array) -> Array:
-    return right(X, C).astype(np.float32)
-
-
 def blind(X: Array, C: Array) -> Array:
     return right(np.nan_to_num(X), C)
 

@@ -9,8 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from verify.claim import show
-
 LIBRARIES = ("numpy", "torch", "jax", "lists")
 DTYPES = ("float64", "float32")
 
@@ -44,10 +42,6 @@ class Subject:
     @property
     def eps(self) -> float:
         return float(np.finfo(self.dtype).eps)
-
-    @property
-    def largest(self) -> float:
-        return float(np.finfo(self.dtype).max)
 
     def array(self, table: Any) -> Any:
         """A nested list as an array of the library."""
@@ -125,7 +119,3 @@ def excess(found: Any, right: Any, allowed: Any) -> tuple[float, float]:
 
 def flat(table: Any) -> list[Any]:
     return [v for row in table for v in flat(row)] if isinstance(table, list) else [table]
-
-
-def shown(table: Any) -> str:
-    return show(table)

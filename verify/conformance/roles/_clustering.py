@@ -192,7 +192,7 @@ def _ties(s: Subject, case: Case, rules: Rules) -> Measured:
     """A tied point goes where the rule says; under "any", to any one of its nearest centers."""
     X, C = _exact(case)
     tied = oracle.tied_points(X, C)
-    if not tied or oracle.empty_clusters(X, C) or any(j for j in _short(X, C)):
+    if not tied or oracle.empty_clusters(X, C) or _leans_on_ties(X, C):
         raise Excluded
     found = ask(s, case, rules)
     most = allowed(s, case, rules)
@@ -202,10 +202,10 @@ def _ties(s: Subject, case: Case, rules: Rules) -> Measured:
     return min((against(found, e, most) for e in expected), key=lambda m: m.value - m.bound)
 
 
-def _short(X: Rows, C: Rows) -> Iterator[bool]:
+def _leans_on_ties(X: Rows, C: Rows) -> bool:
     """Whether a cluster has no point but tied ones: another rule could leave it empty."""
-    sole = [js[0] for x in X if len(js := oracle.nearest(x, C)) == 1]
-    return (j not in sole for j in range(len(C)))
+    sole = {js[0] for x in X if len(js := oracle.nearest(x, C)) == 1}
+    return len(sole) < len(C)
 
 
 def _every_way(X: Rows, C: Rows) -> Iterator[Rows]:
@@ -245,7 +245,15 @@ def _empty(s: Subject, case: Case, rules: Rules) -> Measured:
 
 
 def _single(s: Subject, case: Case, rules: Rules) -> Measured:
-    return _value(1)(Subject(s.function, s.library, "float32"), case, rules)
+    """A type that is refused, as by a model with float64 weights, is no error."""
+    single = Subject(s.function, s.library, "float32")
+    try:
+        ask(single, case, rules)
+    except WrongAnswer:
+        raise
+    except Exception as error:
+        raise Excluded from error
+    return _value(1)(single, case, rules)
 
 
 def _labels(s: Subject, case: Case, rules: Rules) -> Measured:
